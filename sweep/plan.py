@@ -1,0 +1,121 @@
+"""The plan: ordered launches, each with its points and the trials still missing. Pure values.
+
+Made from the inventory alone, so a dry run, a fresh run and a resumed run share it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from sweep.inventory import Benchmark, FlagValue, ServerSpec
+from sweep.rows import Row
+
+
+@dataclass(frozen=True)
+class ServerConfig:
+    """One complete set of SGLang flags and environment.
+
+    `args` are the flags as rendered (canonical spelling, no dashes, false ones left out);
+    `swept` are those among them that the sweep varies besides the steps (column `config`).
+    """
+
+    args: tuple[tuple[str, FlagValue], ...]
+    env: tuple[tuple[str, str], ...]
+    swept: tuple[tuple[str, FlagValue], ...] = ()
+
+    def flag(self, name: str) -> FlagValue | None:
+        return dict(self.args).get(name)
+
+    @property
+    def steps(self) -> int:
+        """speculative_num_steps; 0 is no speculation at all."""
+        steps = self.flag("speculative-num-steps")
+        return int(steps) if isinstance(steps, int) else 0
+
+
+@dataclass(frozen=True)
+class Point:
+    """Server config x workload x concurrency. `id` begins with p- and hashes what makes the number."""
+
+    id: str
+    concurrency: int | str
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One start of one server config: `id` is l-01, l-02, ... in the order of the plan."""
+
+    id: str
+    config: ServerConfig
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Ordered launches; each point is measured `trials` times."""
+
+    sweep: str
+    host: str
+    benchmark: Benchmark
+    trials: int
+    max_consecutive_failures: int
+    launches: tuple[Launch, ...]
+
+    def points(self) -> Iterator[tuple[Launch, Point]]:
+        return ((launch, point) for launch in self.launches for point in launch.points)
+
+
+@dataclass(frozen=True)
+class Due:
+    """A trial that still has to be measured, and the number its next attempt gets."""
+
+    point: Point
+    trial: int
+    attempt: int
+
+
+def point_id(identity: Mapping[str, object]) -> str:
+    """p- and 12 hex digits over every detail that can change the number, in canonical JSON."""
+    text = json.dumps(identity, sort_keys=True, separators=(",", ":"))
+    return "p-" + hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def identity(
+    config: ServerConfig, benchmark: Benchmark, concurrency: int | str, server: ServerSpec
+) -> dict[str, object]:
+    """What makes the number: flags, environment, command, workload, concurrency; no time-outs."""
+    return {
+        "command": list(server.command),
+        "args": dict(config.args),
+        "env": dict(config.env),
+        "benchmark": benchmark.model_dump(exclude={"trial_timeout_s"}),
+        "concurrency": concurrency,
+    }
+
+
+def latest(rows: Iterable[Row]) -> dict[tuple[str, int], Row]:
+    """The row of each (point, trial): the one with the highest attempt."""
+    found: dict[tuple[str, int], Row] = {}
+    for row in rows:
+        point, trial, attempt = row.key
+        before = found.get((point, trial))
+        if before is None or before.key[2] < attempt:
+            found[point, trial] = row
+    return found
+
+
+def due(plan: Plan, rows: Iterable[Row], *, skip_failed: bool = False) -> dict[str, list[Due]]:
+    """Plan minus the trials whose latest attempt is ok: launch id -> due trials, in plan order."""
+    last = latest(rows)
+    missing: dict[str, list[Due]] = {}
+    for launch, point in plan.points():
+        for trial in range(1, plan.trials + 1):
+            row = last.get((point.id, trial))
+            if row is None:
+                missing.setdefault(launch.id, []).append(Due(point, trial, 1))
+            elif not row.ok and not skip_failed:
+                missing.setdefault(launch.id, []).append(Due(point, trial, row.key[2] + 1))
+    return missing
