@@ -6,7 +6,7 @@
     ├── HostError             this host: the sweep ends, exit 5
     │   ├── HostUnreachable       the connection could not be made, or stayed away too long
     │   ├── HostRefused           locked, checks failed, a unit that is not ours, no rights
-    │   └── HostTaken             somebody took the host back: production started, or our timer fired
+    │   └── HostTaken             somebody took the host back: production or our timer started
     └── FatalError            everything: the sweep stops
         ├── UsageError            a command line that cannot be meant, exit 2
         ├── InventoryError        inventory, template or plan invalid, exit 3

@@ -38,7 +38,7 @@ class ServerConfig:
 
 @dataclass(frozen=True)
 class Point:
-    """Server config x workload x concurrency. `id` begins with p- and hashes what makes the number."""
+    """Server config x workload x concurrency. `id` (p-...) hashes what makes the number."""
 
     id: str
     concurrency: int | str
