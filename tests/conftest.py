@@ -1,0 +1,38 @@
+"""Fixtures for the whole suite: real Debian hosts, see `tests.testhost`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.testhost import RELEASES, Machine, Pool, why_not
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever uses a test host is marked so: `-m "not testhost"` leaves it out."""
+    for item in items:
+        if "testhost" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.testhost)
+
+
+@pytest.fixture(scope="session")
+def testhost() -> Iterator[Pool]:
+    """The run's pool of real hosts: `testhost.shared("trixie")`, `testhost.fresh("gpu")`.
+
+    Without root there are none and the test is skipped; in CI that is a failure.
+    """
+    reason = why_not()
+    if reason and os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    if reason:
+        pytest.skip(reason)
+    with Pool() as pool:
+        yield pool
+
+
+@pytest.fixture(params=RELEASES)
+def machine(testhost: Pool, request: pytest.FixtureRequest) -> Machine:
+    """The run's common host, once with systemd 252 (bookworm), once with 257 (trixie)."""
+    return testhost.shared(request.param)
