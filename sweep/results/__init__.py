@@ -1,0 +1,24 @@
+"""What a run leaves under runs/: the only code that writes there, and what reads it back.
+
+bench/*.json is the source of every row, results.csv its table, events.jsonl what happened when.
+"""
+
+from __future__ import annotations
+
+from sweep.results.directory import RunDirectory, new_run, open_run, run_ids
+from sweep.results.events import Event
+from sweep.results.lock import LockOwner, LockState
+from sweep.results.status import LaunchStatus, Status, read_status
+
+__all__ = [
+    "Event",
+    "LaunchStatus",
+    "LockOwner",
+    "LockState",
+    "RunDirectory",
+    "Status",
+    "new_run",
+    "open_run",
+    "read_status",
+    "run_ids",
+]

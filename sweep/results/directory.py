@@ -1,0 +1,257 @@
+"""One run's directory, `runs/<run-id>/`: the only place where anything under runs/ is written."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from sweep.errors import RunDirectoryError
+from sweep.results import files
+from sweep.results.events import Event, append_event, read_events
+from sweep.results.lock import LockState, hold, lock_state
+from sweep.results.records import checked_id, read_record, write_record
+from sweep.results.repair import repair, survey
+from sweep.results.table import HEADER, encode, tidy
+from sweep.rows import SCHEMA, Row
+
+Now = Callable[[], datetime]
+
+_RUN_ID = re.compile(r".+-(?P<stamp>\d{8}-\d{6})(-(?P<copy>\d+))?")
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class RunDirectory:
+    """What one run leaves. Reading needs nothing; `append` and the like need `with run.lock():`.
+
+    Every write raises OutOfRoom when there is no space (nothing is torn then) and
+    RunDirectoryError when the directory cannot be written.
+    """
+
+    def __init__(self, path: Path, now: Now = utc_now) -> None:
+        self.path = path
+        self._now = now
+        self._keys: set[tuple[str, int, int]] | None = None
+
+    @property
+    def id(self) -> str:
+        return self.path.name
+
+    def now(self) -> datetime:
+        """The time of day by the clock that was passed in."""
+        return self._now()
+
+    @property
+    def csv_path(self) -> Path:
+        return self.path / "results.csv"
+
+    # -- the one writer ---------------------------------------------------------------------
+
+    @contextmanager
+    def lock(self) -> Iterator[Sequence[str]]:
+        """Be the one writer, with results.csv put right; yields what had to be repaired.
+
+        Take it after the process has forked for the last time: a child keeps the lock.
+
+        Raises:
+            RunDirectoryError: another process writes to this run (pid and host named), the CSV is
+                of another version, or something cannot be written.
+        """
+        files.make_directory(self.path / "bench")
+        with hold(self.path / "lock", self._now().isoformat(timespec="seconds")):
+            self._keys, notes = repair(self.csv_path, self.path / "bench")
+            for note in notes:
+                self.event("repaired", text=note)
+            try:
+                yield notes
+            finally:
+                self._keys = None
+
+    def _written(self) -> set[tuple[str, int, int]]:
+        if self._keys is None:
+            raise RuntimeError("this write needs the lock of the run directory")
+        return self._keys
+
+    def lock_state(self) -> LockState:
+        """Whether a live process writes to this run, and which."""
+        return lock_state(self.path / "lock")
+
+    def require_room(self, needed: int = files.ROOM_BYTES) -> None:
+        """Before a measurement: raise OutOfRoom unless `needed` bytes are free here."""
+        files.require_room(self.path, needed)
+
+    # -- the plan ---------------------------------------------------------------------------
+
+    def write_plan(self, document: Mapping[str, Any]) -> None:
+        """Write plan.json, whole; `schema` and `run_id` are added."""
+        self._written()
+        whole = {"schema": SCHEMA, "run_id": self.id, **document}
+        text = json.dumps(whole, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        files.write_atomic(self.path / "plan.json", text.encode("utf-8", "backslashreplace"))
+
+    def plan(self) -> dict[str, Any]:
+        """plan.json as it was written.
+
+        Raises:
+            RunDirectoryError: not a run, of another version, or unreadable.
+        """
+        path = self.path / "plan.json"
+        data = files.read_bytes(path)
+        if data is None:
+            raise RunDirectoryError(f"{self.path} is not a run: it has no plan.json")
+        try:
+            found = json.loads(data)
+        except ValueError as error:
+            raise RunDirectoryError(
+                f"{path} cannot be read: {error}; the rows in {self.csv_path} are not touched by "
+                "that, but the run cannot be resumed"
+            ) from error
+        schema = found.get("schema") if isinstance(found, dict) else None
+        if schema != SCHEMA:
+            raise RunDirectoryError(
+                f"{path} has schema {schema!r}, this version of sweep reads {SCHEMA}: use the "
+                "version that made it, or start a new run"
+            )
+        return dict(found)
+
+    # -- results ----------------------------------------------------------------------------
+
+    def append(self, row: Row, bench: Mapping[str, Any]) -> Row:
+        """Keep one attempt: first bench/<point>-t<trial>-a<attempt>.json, then the CSV line.
+
+        `bench` is the per-request data, or the evidence of a failed attempt. Returns the row as it
+        was written (see `table.tidy`). When it returns, both are on disk.
+
+        Raises:
+            ValueError: this (point, trial, attempt) has its row already.
+            TypeError, ValueError: a cell that its column cannot hold.
+        """
+        row = tidy(Row({**row.values, "schema": SCHEMA, "run_id": self.id}))
+        keys = self._written()
+        if row.key in keys:
+            raise ValueError(f"{self.id} has a row for (point, trial, attempt) {row.key} already")
+        write_record(self.path / "bench", row, bench)
+        keys.add(row.key)
+        files.append_line(self.csv_path, encode(row), first=HEADER)
+        return row
+
+    def rows(self) -> list[Row]:
+        """Every attempt of the run, each once, typed; also while another process writes."""
+        return list(survey(self.csv_path, self.path / "bench").rows)
+
+    def bench(self, point: str, trial: int, attempt: int) -> dict[str, Any]:
+        """The per-request data of one attempt, or its evidence."""
+        return read_record(self.path / "bench", (point, trial, attempt))[1]
+
+    # -- what is for people -----------------------------------------------------------------
+
+    def begin(self, due: Mapping[str, int], *, resumed: bool) -> None:
+        """Say that this process starts working: how many trials of which launch."""
+        self.event("begin", due=dict(due), resumed=resumed)
+
+    def end(self, reason: str, exit_code: int) -> None:
+        """Say that this process stops working, and why."""
+        self.event("end", reason=reason, exit_code=exit_code)
+
+    def event(self, kind: str, **fields: Any) -> None:
+        """Append to events.jsonl; the kinds that `status` reads are listed in `results.events`."""
+        append_event(self.path / "events.jsonl", self._now(), kind, fields)
+
+    def events(self) -> list[Event]:
+        return list(read_events(self.path / "events.jsonl"))
+
+    def log(self, text: str) -> None:
+        """Append to sweep.log, with the time in UTC before the first line."""
+        stamp = self._now().astimezone(UTC).isoformat(sep=" ", timespec="milliseconds")
+        line = f"{stamp.replace('+00:00', 'Z')} {text.rstrip()}\n"
+        files.append_line(
+            self.path / "sweep.log", line.encode("utf-8", "backslashreplace"), durable=False
+        )
+
+    def write_unit(self, launch_id: str, text: str) -> None:
+        """Keep the unit that a launch ran: units/l-03.service."""
+        path = self.path / "units" / f"{checked_id(launch_id)}.service"
+        files.make_directory(path.parent)
+        files.write_atomic(path, text.encode())
+
+    def journal_path(self, launch_id: str) -> Path:
+        """Where the (redacted) journal of a launch's latest start lies: journal/l-03.log."""
+        return self.path / "journal" / f"{checked_id(launch_id)}.log"
+
+    def write_journal(self, launch_id: str, data: bytes) -> None:
+        """Keep the journal of a launch. A longer reading of the same start replaces the shorter;
+        the journal of an earlier start is kept beside it as l-03.log-1, l-03.log-2, ..."""
+        path = self.journal_path(launch_id)
+        files.make_directory(path.parent)
+        before = files.read_bytes(path)
+        if before and not data.startswith(before):
+            with files.translated(path, "rename"):
+                path.rename(files.free_name(path))
+        files.write_atomic(path, data)
+
+    def write(self, name: str, data: bytes) -> Path:
+        """Write one of the files made from the results (a report, a plot), whole; its path."""
+        path = self.path / checked_id(name)
+        files.write_atomic(path, data)
+        return path
+
+
+def new_run(runs_dir: Path, sweep_name: str, now: Now = utc_now) -> RunDirectory:
+    """Make `runs/<sweep>-<YYYYmmdd>-<HHMMSS>` (UTC; -2, -3, ... when taken), and runs/ if need be.
+
+    It is a run once its plan is written. Raises RunDirectoryError or OutOfRoom.
+    """
+    stem = f"{checked_id(sweep_name)}-{now().astimezone(UTC):%Y%m%d-%H%M%S}"
+    with files.translated(runs_dir, "make"):
+        runs_dir.mkdir(parents=True, exist_ok=True)
+    number = 1
+    while True:
+        path = runs_dir / (stem if number == 1 else f"{stem}-{number}")
+        with files.translated(path, "make"):
+            try:
+                path.mkdir(files.DIRECTORY_MODE)
+            except FileExistsError:
+                number += 1
+                continue
+            files.sync_directory(runs_dir)
+        return RunDirectory(path, now)
+
+
+def open_run(runs_dir: Path, run: str | Path | None = None, now: Now = utc_now) -> RunDirectory:
+    """An existing run: by id, by path, or the latest; nothing is written or locked.
+
+    Raises:
+        RunDirectoryError: no such run, not a run, or of another version.
+    """
+    if run is None:
+        known = run_ids(runs_dir)
+        if not known:
+            raise RunDirectoryError(f"no run in {runs_dir}/ yet: `sweep run` starts one")
+        path = runs_dir / known[-1]
+    else:
+        path = Path(run) if "/" in str(run) or isinstance(run, Path) else runs_dir / run
+        if not path.is_dir():
+            known = run_ids(runs_dir)
+            latest = f"; the latest are {', '.join(known[:-4:-1])}" if known else ""
+            raise RunDirectoryError(f"no run {path}{latest}")
+    found = RunDirectory(path.resolve(), now)
+    found.plan()
+    return found
+
+
+def run_ids(runs_dir: Path) -> list[str]:
+    """The ids of the runs in a directory, oldest first, by the time in their names."""
+    if not runs_dir.is_dir():
+        return []
+    with files.translated(runs_dir, "list"):
+        names = [path.parent.name for path in runs_dir.glob("*/plan.json")]
+    found = [(match["stamp"], int(match["copy"] or 1), name)
+             for name in names if (match := _RUN_ID.fullmatch(name))]  # fmt: skip
+    return [name for _, _, name in sorted(found)]
