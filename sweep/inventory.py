@@ -1,22 +1,46 @@
 """The inventory: hosts, and sweeps to run on them, as frozen values.
 
-`load_inventory` reads the YAML file; every error names file, line and path and says what to do.
+These are the values alone, their types and plain limits. `inventory_file.load_inventory` makes
+them from the YAML file, fills in defaults and holds them against every rule.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    WrapSerializer,
+)
 
 Scalar = str | int | float | bool
 # A flag's value: true = the bare flag, false = the flag is left out, a list = several words.
 FlagValue = Scalar | tuple[Scalar, ...]
 
 
+def _plain(value: Mapping[str, Any], handler: SerializerFunctionWrapHandler) -> Any:
+    return handler(dict(value))
+
+
+V = TypeVar("V")
+# A mapping nobody can change afterwards; dumped as a plain dict.
+Frozen = Annotated[Mapping[str, V], AfterValidator(MappingProxyType), WrapSerializer(_plain)]
+
+Port = Annotated[int, Field(ge=1, le=65535)]
+Seconds = Annotated[float, Field(gt=0)]
+Count = Annotated[int, Field(ge=1)]
+
+
 class _Spec(BaseModel):
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+    model_config = ConfigDict(
+        frozen=True, strict=True, extra="forbid", allow_inf_nan=False, validate_default=True
+    )
 
 
 class SecretRef(_Spec):
@@ -29,38 +53,43 @@ class SecretRef(_Spec):
 class ServerSpec(_Spec):
     """The SGLang server of a host, before a sweep changes anything.
 
-    `args` are SGLang flags without dashes, as SGLang spells them today. `secrets` named in capitals
-    go to the unit's environment, others to SGLang's `--config` file.
+    `args` are SGLang flags without dashes, in the canonical spelling of `sglang.flags`. `secrets`
+    named in capitals go to the unit's environment, others to SGLang's `--config` file. `unit` are
+    further directives of the unit's [Service] section.
     """
 
-    command: tuple[str, ...]
-    port: int = 30900
+    command: Annotated[tuple[str, ...], Field(min_length=1)]
+    port: Port = 30900
     user: str | None = None
     group: str | None = None
     working_directory: str | None = None
     env_file: str | None = None
-    unit: Mapping[str, Scalar | tuple[Scalar, ...]] = {}
-    args: Mapping[str, FlagValue] = {}
-    env: Mapping[str, str] = {}
-    secrets: Mapping[str, SecretRef] = {}
-    health_timeout_s: float = 1800
+    unit: Frozen[Scalar | tuple[Scalar, ...]] = {}
+    args: Frozen[FlagValue] = {}
+    env: Frozen[str] = {}
+    secrets: Frozen[SecretRef] = {}
+    health_timeout_s: Seconds = 1800
 
 
 class ProductionCommands(_Spec):
-    """Production that systemd does not run: shell commands on the host. `check` exits 0 while it runs."""
+    """Production that systemd does not run, as shell commands; `check` exits 0 while it runs."""
 
-    stop: str
-    start: str
-    check: str
+    stop: Annotated[str, Field(min_length=1)]
+    start: Annotated[str, Field(min_length=1)]
+    check: Annotated[str, Field(min_length=1)]
 
 
 class HostSpec(_Spec):
-    """One GPU host. With `transport: demo` everything else has a working default."""
+    """One GPU host. With `transport: demo` everything else has a working default.
+
+    `host_class` names machines whose numbers may be compared; a loaded host always has one (its
+    own name where the file gives none).
+    """
 
     transport: Literal["ssh", "demo"] = "ssh"
     address: str = ""
     user: str | None = None
-    ssh_port: int | None = None
+    ssh_port: Port | None = None
     identity_file: str | None = None
     ssh_config: str | None = None
     become: Literal["none", "sudo"] = "none"
@@ -71,8 +100,8 @@ class HostSpec(_Spec):
     production: tuple[str, ...] | ProductionCommands = ()
     production_health: str | None = None
     python: str = "/usr/bin/python3"
-    reconnect_for_s: float = 600
-    deadman_s: float = 1200
+    reconnect_for_s: Annotated[float, Field(ge=0)] = 600
+    deadman_s: Seconds = 1200
     server: ServerSpec
 
 
@@ -81,12 +110,12 @@ class BuiltinBenchmark(_Spec):
 
     kind: Literal["builtin"] = "builtin"
     workload: str = "greedy"
-    temperature: float = 0.0
-    max_tokens: int = 1000
-    requests: int | None = None
-    seed: int = 0
+    temperature: Annotated[float, Field(ge=0)] = 0.0
+    max_tokens: Count = 1000
+    requests: Count | None = None
+    seed: Annotated[int, Field(ge=0)] = 0
     run_on: Literal["host", "controller"] = "host"
-    trial_timeout_s: float | None = None
+    trial_timeout_s: Seconds | None = None
 
 
 class CommandBenchmark(_Spec):
@@ -96,30 +125,33 @@ class CommandBenchmark(_Spec):
     """
 
     kind: Literal["command"]
-    command: tuple[str, ...]
+    command: Annotated[tuple[str, ...], Field(min_length=1)]
     workload: str = "command"
-    temperature: float | None = None
-    trial_timeout_s: float | None = None
+    temperature: Annotated[float, Field(ge=0)] | None = None
+    trial_timeout_s: Seconds | None = None
 
 
 Benchmark = BuiltinBenchmark | CommandBenchmark
 
 
 class SweepSpec(_Spec):
-    """One experiment. `steps` and `concurrency` are already expanded; `max` stays a word."""
+    """One experiment. `steps` and `concurrency` are already expanded; `max` stays a word.
+
+    `params` are further flags to vary, in canonical spelling: the plain product of their lists.
+    """
 
     host: str
-    steps: tuple[int, ...]
-    concurrency: tuple[int | Literal["max"], ...]
+    steps: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
+    concurrency: Annotated[tuple[Count | Literal["max"], ...], Field(min_length=1)]
     baseline: bool = True
-    trials: int = 1
+    trials: Count = 1
     benchmark: Benchmark = BuiltinBenchmark()
-    max_consecutive_failures: int = 3
-    params: Mapping[str, tuple[FlagValue, ...]] = {}
+    max_consecutive_failures: Count = 3
+    params: Frozen[tuple[FlagValue, ...]] = {}
 
 
 class Inventory(_Spec):
     """The whole file."""
 
-    hosts: Mapping[str, HostSpec]
-    sweeps: Mapping[str, SweepSpec]
+    hosts: Frozen[HostSpec]
+    sweeps: Frozen[SweepSpec]

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from sweep.inventory import Benchmark, FlagValue, ServerSpec
+from sweep.inventory import Benchmark, FlagValue, HostSpec
 from sweep.rows import Row
 
 
@@ -19,7 +19,7 @@ class ServerConfig:
     """One complete set of SGLang flags and environment.
 
     `args` are the flags as rendered (canonical spelling, no dashes, false ones left out);
-    `swept` are those among them that the sweep varies besides the steps (column `config`).
+    `swept` are those that the sweep varies besides the steps (column `config`), false ones too.
     """
 
     args: tuple[tuple[str, FlagValue], ...]
@@ -84,13 +84,21 @@ def point_id(identity: Mapping[str, object]) -> str:
 
 
 def identity(
-    config: ServerConfig, benchmark: Benchmark, concurrency: int | str, server: ServerSpec
+    config: ServerConfig, benchmark: Benchmark, concurrency: int | str, host: HostSpec
 ) -> dict[str, object]:
-    """What makes the number: flags, environment, command, workload, concurrency; no time-outs."""
+    """What makes the number: the machine's class, the command and everything it is given, the load.
+
+    Not among it: time-outs, names, ports, users, and secrets.
+    """
+    server = host.server
     return {
+        "host_class": host.host_class,
         "command": list(server.command),
         "args": dict(config.args),
         "env": dict(config.env),
+        "env_file": server.env_file,
+        "working_directory": server.working_directory,
+        "unit": dict(server.unit),
         "benchmark": benchmark.model_dump(exclude={"trial_timeout_s"}),
         "concurrency": concurrency,
     }

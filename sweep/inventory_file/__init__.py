@@ -1,0 +1,11 @@
+"""inventory.yaml as an `Inventory`: read carefully, held against every rule, all errors at once.
+
+The forms in which steps, concurrencies and settings are written are those of the command line too.
+"""
+
+from __future__ import annotations
+
+from sweep.inventory_file.forms import parse_concurrency, parse_setting, parse_steps
+from sweep.inventory_file.loading import load_inventory
+
+__all__ = ["load_inventory", "parse_concurrency", "parse_setting", "parse_steps"]
