@@ -1,0 +1,84 @@
+"""What a check says, and what it knows while it judges."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from sweep.inventory import HostSpec
+from sweep.plan import Plan
+from sweep.systemd.paths import Paths
+from sweep.systemd.site import text
+
+Level = Literal["ok", "warning", "problem"]
+Answer = dict[str, bytes]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing found out. problem: the sweep would not run, or production would not come back.
+
+    warning: the night may be spoilt, or somebody wants to know. `fix` says what to do, or is empty.
+    """
+
+    level: Level
+    subject: str
+    text: str
+    fix: str = ""
+
+
+@dataclass(frozen=True)
+class About:
+    """What is being checked: this host for this plan, from now until the sweep is expected to end.
+
+    `now` and `until` are UTC.
+    """
+
+    host: str
+    spec: HostSpec
+    plan: Plan
+    now: datetime
+    until: datetime
+
+    @property
+    def demo(self) -> bool:
+        return self.spec.transport == "demo"
+
+    @property
+    def systemctl(self) -> str:
+        return "systemctl --user" if self.spec.scope == "user" else "systemctl"
+
+    @property
+    def journalctl(self) -> str:
+        words = "journalctl --quiet --no-pager"
+        return f"{words} --user" if self.spec.scope == "user" else words
+
+    @property
+    def production_units(self) -> tuple[str, ...]:
+        production = self.spec.production
+        return production if isinstance(production, tuple) else ()
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who our scripts run as. `paths` are the places on this host for that uid."""
+
+    uid: int
+    user: str
+    groups: tuple[str, ...]
+    paths: Paths
+
+    def service_user(self, about: About) -> str:
+        """Who the server runs as."""
+        return about.spec.server.user or self.user
+
+
+def unreadable(subject: str, what: str) -> Finding:
+    """For a host that cannot tell: said, never guessed."""
+    return Finding("warning", subject, f"not readable here: {what}")
+
+
+def said(answer: Answer, name: str) -> str:
+    """A section as text; empty when it is missing."""
+    return text(answer.get(name))
