@@ -105,6 +105,10 @@ class HostSpec(_Spec):
     server: ServerSpec
 
 
+# What the tool's own client can send; `bench.workload` says what each is.
+WORKLOADS = ("greedy",)
+
+
 class BuiltinBenchmark(_Spec):
     """The tool's own client. `requests` None means max(4, 2*C) at concurrency C."""
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
 from sweep.inventory import (
+    WORKLOADS,
     Benchmark,
     BuiltinBenchmark,
     CommandBenchmark,
@@ -32,7 +33,6 @@ from sweep.sglang.flags import canonical
 from sweep.sglang.spelling import shown
 
 _PLACEHOLDERS = ("concurrency", "url", "port")
-_WORKLOADS = ("greedy",)
 
 
 def read_sweep(
@@ -166,8 +166,8 @@ def _benchmark(report: Report, path: Path, value: object) -> Benchmark | None:
 def _benchmark_problems(benchmark: Benchmark) -> Iterator[tuple[Path, str]]:
     workload = benchmark.workload
     if isinstance(benchmark, BuiltinBenchmark):
-        if workload not in _WORKLOADS:
-            known = did_you_mean(workload, _WORKLOADS)
+        if workload not in WORKLOADS:
+            known = did_you_mean(workload, WORKLOADS)
             yield ("workload",), f"{shown(workload)} is no workload; {known}"
         return
     if problem := name_problem(workload):

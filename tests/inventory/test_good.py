@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sweep.inventory import CommandBenchmark, HostSpec, Inventory, ProductionCommands
+from sweep.bench import workload
+from sweep.inventory import WORKLOADS, CommandBenchmark, HostSpec, Inventory, ProductionCommands
 from sweep.inventory_file import load_inventory
 from tests.inventory.cases import base_text
 
@@ -182,6 +183,10 @@ def test_a_benchmark_of_ones_own(tmp_path: Path) -> None:
     benchmark = loaded(text, tmp_path).sweeps["night"].benchmark
     assert isinstance(benchmark, CommandBenchmark)
     assert benchmark.command == ("/b", "-c={concurrency}", "{url}")
+
+
+def test_the_workloads_are_those_of_the_client() -> None:
+    assert set(WORKLOADS) == set(workload.WORKLOADS)
 
 
 def test_steps_0_alone_needs_no_speculation(tmp_path: Path) -> None:

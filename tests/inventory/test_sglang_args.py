@@ -10,7 +10,6 @@ from sweep.inventory import FlagValue
 from sweep.plan import ServerConfig
 from sweep.sglang.args import (
     algorithm_family,
-    complaints,
     expected,
     flag_complaints,
     merged,
@@ -18,6 +17,7 @@ from sweep.sglang.args import (
     spelt,
 )
 from sweep.sglang.flags import REMOVED, canonical, field_of, flags, is_speculative
+from sweep.sglang.rules import complaints
 
 
 def config(
