@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from sweep.errors import InventoryError
 from sweep.inventory import FlagValue, HostSpec, Scalar, ServerSpec
 from sweep.plan import ServerConfig
+from sweep.sglang.flags import is_speculative
 from sweep.unit.directives import Directive, user_directives
 from sweep.unit.quoting import environment_assignment, exec_word, executable, rest_of_line
 from sweep.unit.secrets import is_variable
@@ -109,7 +110,7 @@ def _flags(
                 f"{path}: SGLang takes one --config, and secret flags need it; "
                 "write the file's flags into `server.args`"
             )
-        if value is not False and (config.steps or not name.startswith("speculative-")):
+        if value is not False and (config.steps or not is_speculative(name)):
             yield path, _flag(name, value)
     yield "server.port", ("--host", "127.0.0.1")
     yield "server.port", ("--port", str(server.port))
