@@ -1,0 +1,44 @@
+# Everything sets itself up: a virtual environment in .venv, from nothing but Python 3.11+ and a
+# package registry.
+VENV   ?= .venv
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-all check bench clean
+
+help: ## what there is to make
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+$(VENV)/run.stamp: pyproject.toml
+	@test -n "$(PYTHON)" || { echo "sweep needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 ..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --upgrade 'pip>=25.1'
+	$(PIP) install --editable .
+	@touch $@
+
+$(VENV)/dev.stamp: $(VENV)/run.stamp
+	$(PIP) install --group dev
+	@touch $@
+
+demo: $(VENV)/run.stamp ## the main job on the embedded host: sweep, CSV, table
+	$(BIN)/sweep run demo
+
+test: $(VENV)/dev.stamp ## all tests; as root also on real test hosts
+	$(BIN)/pytest
+
+test-all: test check ## everything CI runs
+
+check: $(VENV)/dev.stamp ## ruff, mypy, import-linter
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/dev.stamp ## speed benchmarks; prints ratios, judges nothing
+	set -e; for script in tests/bench/*.py; do $(BIN)/python $$script; done
+
+clean: ## the virtual environment and caches; never runs/
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

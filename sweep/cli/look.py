@@ -1,0 +1,150 @@
+"""The commands that only read: render, check, status, logs."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sweep.cli.options import Options, pass_options
+from sweep.cli.plans import plan_options, prepare, render_units
+from sweep.errors import HostRefused, RunDirectoryError, UsageError
+
+# Stands for the run id wherever no run exists yet: in a rendered unit, in a dry run.
+NO_RUN = "RUN"
+
+runs_dir_option = click.option(
+    "--runs-dir", type=click.Path(path_type=Path, file_okay=False), default=Path("runs"),
+    show_default=True, help="Where runs are kept.",
+)  # fmt: skip
+
+
+@click.command(
+    epilog="\b\nExample:\n  sweep render overnight --steps 3 | less\n"
+    "  sweep render overnight -o units/\n  sweep render overnight --steps 3 --diff"
+)
+@click.argument("name", required=False)
+@plan_options
+@click.option("-o", "--output", type=click.Path(path_type=Path, file_okay=False),
+              help="Write one file per launch into this directory.")  # fmt: skip
+@click.option("--diff", is_flag=True, help="Differences to production's unit (asks the host).")
+@click.option("--against", type=click.Choice(["production", "sweep"]), default="production",
+              show_default=True, help="With --diff: our own installed unit instead.")  # fmt: skip
+@pass_options
+def render(
+    options: Options,
+    /,
+    name: str | None,
+    output: Path | None,
+    diff: bool,
+    against: str,
+    **given: Any,
+) -> None:
+    """Print or write every rendered unit of a sweep, offline."""
+    from sweep.cli.dry_run import plan_lines
+
+    prepared = prepare(options, name, given)
+    units = render_units(prepared.plan, prepared.spec, NO_RUN, options.templates)
+    if diff:
+        _print_diffs(prepared, units, against)
+        return
+    if output is None:
+        for line in plan_lines(prepared.plan, units):
+            click.echo(line)
+        return
+    output.mkdir(parents=True, exist_ok=True)
+    for launch in prepared.plan.launches:
+        path = output / f"{launch.id}-steps{launch.config.steps}.service"
+        path.write_text(units[launch.id].text)
+        click.echo(path)
+
+
+def _print_diffs(prepared: Any, units: Any, against: str) -> None:
+    """Each unit against what the host has now: production's first unit, or our installed one."""
+    from sweep.host import connect
+    from sweep.unit import unit_diff
+
+    spec = prepared.spec
+    if against == "production" and not (isinstance(spec.production, tuple) and spec.production):
+        raise UsageError("--diff: this host names no production unit; try --against sweep")
+    unit = spec.unit if against == "sweep" else spec.production[0]
+    with connect(prepared.plan.host, spec) as host:
+        user = " --user" if spec.scope == "user" else ""
+        shown = host.run(f"systemctl{user} cat --no-pager -- {shlex.quote(unit)}")
+    if not shown.ok:
+        raise HostRefused(f"{prepared.plan.host}: {unit} cannot be shown: {shown.tail(1)}")
+    for launch in prepared.plan.launches:
+        click.echo(
+            unit_diff(
+                shown.text, units[launch.id].text, f"{unit} on {prepared.plan.host}", launch.id
+            ),
+            nl=False,
+        )
+
+
+@click.command(epilog="\b\nExample:\n  sweep status\n  sweep status overnight-20261129-221400")
+@click.argument("run", required=False)
+@runs_dir_option
+def status(run: str | None, runs_dir: Path) -> None:
+    """What is done, running, failed, and how long it will take; from the run's directory alone."""
+    from sweep.results import open_run, read_status
+
+    for line in read_status(open_run(runs_dir, run)).lines():
+        click.echo(line)
+
+
+@click.command(
+    epilog="\b\nExample:\n  sweep logs                      the latest launch of the latest run\n"
+    "  sweep logs overnight-20261129-221400 l-03"
+)
+@click.argument("run", required=False)
+@click.argument("launch", required=False)
+@runs_dir_option
+def logs(run: str | None, launch: str | None, runs_dir: Path) -> None:
+    """The journal of one launch, as it was saved (without secrets)."""
+    from sweep.results import open_run
+
+    found = open_run(runs_dir, run)
+    if launch is None:
+        saved = sorted((found.path / "journal").glob("l-*.log"), key=_changed_at)
+        if not saved:
+            raise RunDirectoryError(f"{found.id}: no journal saved yet; one is when a launch ends")
+        path = saved[-1]
+    else:
+        path = found.journal_path(launch)
+        if not path.exists():
+            raise RunDirectoryError(
+                f"{found.id}: no journal of {launch}; `sweep status` lists them"
+            )
+    sys.stdout.buffer.write(path.read_bytes())
+
+
+def _changed_at(path: Path) -> int:
+    return path.stat().st_mtime_ns
+
+
+@click.command(epilog="\b\nExample:\n  sweep check overnight")
+@click.argument("name", required=False)
+@plan_options
+@pass_options
+def check(options: Options, /, name: str | None, **given: Any) -> int:
+    """Can this host run this sweep tonight? Reads only, changes nothing."""
+    from sweep.check import check as check_host
+    from sweep.clock import SystemClock
+    from sweep.host import connect
+
+    prepared = prepare(options, name, given)
+    with connect(prepared.plan.host, prepared.spec) as host:
+        findings = check_host(host, host.spec, prepared.plan, SystemClock())
+    for finding in findings:
+        if finding.level != "ok" or options.verbosity >= 0:
+            click.echo(f"{finding.level:8} {finding.subject}: {finding.text}")
+            if finding.fix:
+                click.echo(f"{'':8} -> {finding.fix}")
+    return 5 if any(finding.level == "problem" for finding in findings) else 0
+
+
+COMMANDS = (render, check, status, logs)

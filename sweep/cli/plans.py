@@ -1,0 +1,104 @@
+"""From the options of a command to a plan, a host and rendered units: offline, touching nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from sweep.cli.options import Options
+from sweep.errors import UsageError
+
+if TYPE_CHECKING:
+    from sweep.inventory import FlagValue, HostSpec
+    from sweep.matrix import Changes
+    from sweep.plan import Plan
+    from sweep.unit import RenderedUnit
+
+Parsed = TypeVar("Parsed")
+Command = Callable[..., Any]
+
+_PLAN_OPTIONS = (
+    click.option("--host", help="Another host of the inventory."),
+    click.option("--steps", help="1..10, 0,1,3 or 1..10:3."),
+    click.option("--concurrency", metavar="LIST", help="1,4,16,max"),
+    click.option("--trials", type=click.IntRange(min=1), help="Repetitions of each point."),
+    click.option(
+        "--set", "settings", multiple=True, metavar="FLAG=VALUE",
+        help="Another SGLang flag, or another value for one; may be repeated.",
+    ),
+    click.option("--no-baseline", is_flag=True, help="No launch without speculation."),
+)  # fmt: skip
+
+
+def plan_options(command: Command) -> Command:
+    """The options that change what a sweep of the inventory runs."""
+    for option in reversed(_PLAN_OPTIONS):
+        command = option(command)
+    return command
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A plan that is valid in every respect that can be known offline."""
+
+    plan: Plan
+    spec: HostSpec
+    changes: Changes
+
+
+def prepare(options: Options, name: str | None, given: Mapping[str, Any]) -> Prepared:
+    """The sweep `name` of the inventory with the plan options `given`, as a plan."""
+    from sweep.matrix import build_plan
+
+    inventory = options.load()
+    changes = changes_from(given)
+    plan = build_plan(inventory, name, changes)
+    return Prepared(plan, inventory.hosts[plan.host], changes)
+
+
+def changes_from(given: Mapping[str, Any]) -> Changes:
+    """The plan options as a value; what cannot be meant is a usage error naming the option."""
+    from sweep.inventory_file import parse_concurrency, parse_setting, parse_steps
+    from sweep.matrix import Changes
+
+    flags: dict[str, FlagValue] = {}
+    for text in given["settings"]:
+        flag, value = _parsed("--set", parse_setting, text)
+        flags[flag] = value
+    steps, concurrency = given["steps"], given["concurrency"]
+    return Changes(
+        host=given["host"],
+        steps=None if steps is None else _parsed("--steps", parse_steps, steps),
+        concurrency=(
+            None
+            if concurrency is None
+            else _parsed("--concurrency", parse_concurrency, concurrency)
+        ),
+        trials=given["trials"],
+        baseline=False if given["no_baseline"] else None,
+        flags=flags,
+    )
+
+
+def _parsed(option: str, parse: Callable[[str], Parsed], text: str) -> Parsed:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise UsageError(f"{option} {text}: {error}") from error
+
+
+def render_units(
+    plan: Plan, spec: HostSpec, run_id: str, templates: Path | None
+) -> dict[str, RenderedUnit]:
+    """Every unit of the plan, by launch id."""
+    from sweep.unit import Templates, render
+
+    found = Templates(templates)
+    return {
+        launch.id: render(spec, launch.config, run_id=run_id, launch_id=launch.id, templates=found)
+        for launch in plan.launches
+    }

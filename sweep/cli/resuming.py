@@ -1,0 +1,177 @@
+"""What a resumed run does: the plan as the inventory has it now, held against the one on disk."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from sweep.cli.options import Options
+from sweep.errors import RunDirectoryError, UsageError
+from sweep.inventory import HostSpec
+from sweep.inventory_file import load_inventory, parse_concurrency, parse_steps
+from sweep.matrix import Changes, build_plan
+from sweep.plan import Due, Launch, Plan, Point
+from sweep.plan_document import plan_from_doc, plan_to_doc
+from sweep.results import RunDirectory, open_run
+
+Todo = dict[str, list[Due]]
+
+
+def everything(todo: Todo) -> Todo:
+    """No narrowing: all that is due."""
+    return todo
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """A run to go on with. `changed`: its plan or host differs from plan.json."""
+
+    run: RunDirectory
+    plan: Plan
+    spec: HostSpec
+    changed: bool
+    wanted: Callable[[Todo], Todo]
+
+    def document(self) -> dict[str, Any]:
+        """The parts of plan.json that a resumed run may change."""
+        return {
+            "plan": plan_to_doc(self.plan),
+            "host": self.spec.model_dump(mode="json", exclude_defaults=True),
+        }
+
+
+def read_run(
+    options: Options, runs_dir: Path, name: str | None, given: Mapping[str, Any]
+) -> Resumed:
+    """The run, with its plan made anew from the inventory and compared with the one it began with.
+
+    Raises RunDirectoryError when anything that makes a number has changed, unless accepted.
+    """
+    run = open_run(runs_dir, name)
+    document = run.plan()
+    saved = plan_from_doc(document.get("plan", {}))
+    plan, spec = _current(options, run, document, saved)
+    differences = plan_differences(saved, plan)
+    if differences and not given["accept_changes"]:
+        raise RunDirectoryError(
+            f"{run.id}: the inventory has changed since this run began: {'; '.join(differences)}; "
+            "put it back, or add --accept-changes (changed flags make new points), or start a new "
+            "run"
+        )
+    if given["trials"]:
+        plan = replace(plan, trials=given["trials"])
+    resumed = Resumed(run, plan, spec, changed=False, wanted=wanted(plan, given["only"]))
+    changed = any(document.get(key) != value for key, value in resumed.document().items())
+    return replace(resumed, changed=changed)
+
+
+def _current(
+    options: Options, run: RunDirectory, document: Mapping[str, Any], saved: Plan
+) -> tuple[Plan, HostSpec]:
+    """Plan and host as the inventory has them now; as plan.json has them where it is gone."""
+    path = Path(document.get("inventory", ""))
+    if not path.is_file():
+        options.say(f"{run.id}: {path} is gone; going on with what plan.json holds")
+        return saved, _saved_host(run, document)
+    inventory = load_inventory(path)
+    changes = changes_from_doc(document.get("changes", {}))
+    plan = build_plan(inventory, saved.sweep, changes)
+    # More trials may have been asked for by an earlier resume; the inventory may ask for more yet.
+    return replace(plan, trials=max(plan.trials, saved.trials)), inventory.hosts[plan.host]
+
+
+def _saved_host(run: RunDirectory, document: Mapping[str, Any]) -> HostSpec:
+    try:
+        return HostSpec.model_validate_json(json.dumps(document.get("host", {})))
+    except ValueError as error:
+        raise RunDirectoryError(f"{run.id}: the host in plan.json cannot be read") from error
+
+
+def changes_to_doc(changes: Changes) -> dict[str, Any]:
+    """The command line's changes, as plan.json keeps them for a resume."""
+    return asdict(changes)
+
+
+def changes_from_doc(document: Mapping[str, Any]) -> Changes:
+    """What `changes_to_doc` made this of."""
+
+    def plain(value: Any) -> Any:
+        return tuple(value) if isinstance(value, list) else value
+
+    known = {key: plain(value) for key, value in document.items() if key != "flags"}
+    flags = {name: plain(value) for name, value in document.get("flags", {}).items()}
+    return Changes(**known, flags=flags)
+
+
+def plan_differences(saved: Plan, now: Plan) -> list[str]:
+    """What changed between two plans of one sweep, as far as it changes any number; for people."""
+    found = []
+    if saved.host != now.host:
+        found.append(f"host {saved.host} -> {now.host}")
+    if saved.benchmark != now.benchmark:
+        found.append("benchmark settings")
+    before = {point.id for _, point in saved.points()}
+    after = {point.id for _, point in now.points()}
+    if before == after:
+        return found
+    flags = {flag for launch in saved.launches for flag in _settings(launch)}
+    flags |= {flag for launch in now.launches for flag in _settings(launch)}
+    for flag in sorted(flags, key=str):
+        old, new = _values(saved, flag), _values(now, flag)
+        if old != new:
+            found.append(f"{flag} {_words(old)} -> {_words(new)}")
+    old, new = _concurrencies(saved), _concurrencies(now)
+    if old != new:
+        found.append(f"concurrency {_words(old)} -> {_words(new)}")
+    return found or [f"{len(before - after)} points are no longer what they were"]
+
+
+def _settings(launch: Launch) -> dict[str, object]:
+    return {**dict(launch.config.args), **dict(launch.config.env)}
+
+
+def _values(plan: Plan, name: str) -> list[object]:
+    return list(dict.fromkeys(_settings(launch).get(name) for launch in plan.launches))
+
+
+def _concurrencies(plan: Plan) -> list[object]:
+    return list(dict.fromkeys(point.concurrency for _, point in plan.points()))
+
+
+def _words(values: Sequence[object]) -> str:
+    return ",".join("unset" if value is None else str(value) for value in values)
+
+
+def wanted(plan: Plan, only: Sequence[str]) -> Callable[[Todo], Todo]:
+    """The filter that --only asks for: every term must hold."""
+    terms = [_term(text) for text in only]
+
+    def keep(launch: Launch, point: Point) -> bool:
+        return all(term(launch, point) for term in terms)
+
+    def select(todo: Todo) -> Todo:
+        launches = {launch.id: launch for launch in plan.launches}
+        kept = {
+            name: [one for one in trials if keep(launches[name], one.point)]
+            for name, trials in todo.items()
+        }
+        return {name: trials for name, trials in kept.items() if trials}
+
+    return select
+
+
+def _term(text: str) -> Callable[[Launch, Point], bool]:
+    key, equals, value = text.partition("=")
+    try:
+        if equals and key == "steps":
+            steps = parse_steps(value)
+            return lambda launch, _: launch.config.steps in steps
+        if equals and key == "concurrency":
+            concurrencies = parse_concurrency(value)
+            return lambda _, point: point.concurrency in concurrencies
+    except ValueError as error:
+        raise UsageError(f"--only {text}: {error}") from error
+    raise UsageError(f"--only {text}: write steps=4,5 or concurrency=1,16")

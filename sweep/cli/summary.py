@@ -1,0 +1,96 @@
+"""What is said when a sweep ends: the table, the counts, where the rows are, what to do next."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from sweep.plan import Plan, latest
+from sweep.results import RunDirectory
+from sweep.rows import Row
+
+PIPE_WIDTH = 120
+
+
+def result_table(plan: Plan, rows: Sequence[Row]) -> Table:
+    """Aggregate tok/s, one line per launch, one column per concurrency; failures by their kind."""
+    last = latest(rows)
+    concurrencies = list(dict.fromkeys(point.concurrency for _, point in plan.points()))
+    table = Table(title="aggregate tok/s", title_justify="left")
+    for name in ("steps", "running", "KV tokens", "acceptance"):
+        table.add_column(name, justify="right")
+    for concurrency in concurrencies:
+        table.add_column(f"C={concurrency}", justify="right")
+    for launch in plan.launches:
+        found = {p.concurrency: [last.get((p.id, t)) for t in range(1, plan.trials + 1)]
+                 for p in launch.points}  # fmt: skip
+        known = [row for cells in found.values() for row in cells if row and row.ok]
+        label = str(launch.config.steps) + "".join(f" {f}={v}" for f, v in launch.config.swept)
+        table.add_row(
+            label,
+            _any(known, "max_running_requests"),
+            _any(known, "max_total_num_tokens"),
+            _mean(known, "accept_length", "{:.2f}"),
+            *(_cell(found.get(concurrency, [])) for concurrency in concurrencies),
+        )
+    return table
+
+
+def _any(rows: Sequence[Row], column: str) -> str:
+    return next((str(row[column]) for row in rows if row[column] is not None), "")
+
+
+def _mean(rows: Sequence[Row], column: str, form: str) -> str:
+    values = [float(value) for row in rows if (value := row[column]) is not None]
+    return form.format(sum(values) / len(values)) if values else ""
+
+
+def _cell(rows: Sequence[Row | None]) -> str:
+    """The mean over trials; `*` where a row carries `capped`; a failure where nothing is ok."""
+    done = [row for row in rows if row is not None]
+    good = [row for row in done if row.ok]
+    if good:
+        capped = "*" if any("capped" in str(row["flags"]) for row in good) else ""
+        return _mean(good, "agg_tok_s", "{:.1f}") + capped
+    return str(done[-1]["failure"]) if done else "-"
+
+
+def counts(plan: Plan, rows: Sequence[Row]) -> tuple[int, int, int]:
+    """Trials of the plan: ok, failed, missing."""
+    last = latest(rows)
+    found = [last.get((point.id, trial))
+             for _, point in plan.points() for trial in range(1, plan.trials + 1)]  # fmt: skip
+    ok = sum(1 for row in found if row is not None and row.ok)
+    missing = sum(1 for row in found if row is None)
+    return ok, len(found) - ok - missing, missing
+
+
+def closing_lines(run: RunDirectory, plan: Plan, rows: Sequence[Row]) -> Iterator[str]:
+    """Counts, the path of the CSV, and the next command where something is left."""
+    ok, failed, missing = counts(plan, rows)
+    if any("capped" in str(row["flags"]) for row in rows):
+        yield "* more concurrent requests than the server admits: this measures queueing as well"
+    yield f"{ok} ok, {failed} failed, {missing} not measured"
+    yield f"rows: {run.csv_path}"
+    if failed or missing:
+        yield f"go on with: sweep resume {run.id}"
+
+
+def print_closing(run: RunDirectory, plan: Plan, *, color: bool) -> None:
+    """The table to stdout, everything else to stderr. A pipe that was closed ends nothing."""
+    rows = run.rows()
+    try:
+        out = Console(no_color=not color, highlight=False)
+        # A pipe has no width of its own: wide enough for a table, whatever reads it.
+        out.width = out.width if out.is_terminal else PIPE_WIDTH
+        out.print(result_table(plan, rows))
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    for line in closing_lines(run, plan, rows):
+        click.echo(line, err=True)

@@ -1,0 +1,144 @@
+"""The commands that touch a host: run, resume, stop, restore."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sweep.cli.look import NO_RUN, runs_dir_option
+from sweep.cli.options import Options, pass_options
+from sweep.cli.plans import Prepared, plan_options, prepare, render_units
+from sweep.errors import RunDirectoryError, UsageError
+
+STOP_WAIT_S = 600.0
+
+
+@click.command(
+    epilog="\b\nExample:\n  sweep run overnight --dry-run\n  sweep run overnight\n"
+    "  sweep run overnight --steps 1..5 --concurrency 1,16 --trials 3"
+)
+@click.argument("name", required=False)
+@plan_options
+@click.option("--dry-run", is_flag=True, help="Print units, commands and duration; touch nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask before production is stopped.")
+@runs_dir_option
+@pass_options
+def run(
+    options: Options, /, name: str | None, dry_run: bool, yes: bool, runs_dir: Path, **given: Any
+) -> int:
+    """Launch a sweep: a CSV row per steps value and concurrency; production back at the end."""
+    prepared = prepare(options, name, given)
+    if dry_run:
+        print_dry_run(options, prepared, runs_dir)
+        return 0
+    if not yes:
+        ask_first(prepared, runs_dir)
+    from sweep.cli.carry_out import start
+
+    return start(options, prepared, runs_dir)
+
+
+def print_dry_run(options: Options, prepared: Prepared, runs_dir: Path) -> None:
+    """Everything a run would do, from the same plan, without a connection."""
+    from sweep.cli.dry_run import command_lines, plan_lines, summary_lines
+
+    plan, spec = prepared.plan, prepared.spec
+    units = render_units(plan, spec, NO_RUN, options.templates)
+    for line in (
+        *plan_lines(plan, units),
+        *command_lines(spec, NO_RUN),
+        *summary_lines(plan, spec, expected_time(prepared, runs_dir)),
+    ):
+        click.echo(line)
+
+
+def expected_time(prepared: Prepared, runs_dir: Path) -> Any:
+    """How long the plan takes, by the latest run of the same sweep where there is one."""
+    from sweep.estimate import estimate, pace_of
+    from sweep.results import open_run, run_ids
+
+    for run_id in reversed(run_ids(runs_dir)):
+        found = open_run(runs_dir, run_id)
+        if found.plan().get("plan", {}).get("sweep") == prepared.plan.sweep:
+            return estimate(prepared.plan, pace_of(found.rows()))
+    return estimate(prepared.plan, None)
+
+
+def ask_first(prepared: Prepared, runs_dir: Path) -> None:
+    """On a terminal, production is stopped only after a yes."""
+    from sweep.cli.dry_run import production_text, summary_lines
+
+    away = production_text(prepared.spec)
+    if not away or prepared.spec.transport == "demo" or not sys.stdin.isatty():
+        return
+    for line in summary_lines(prepared.plan, prepared.spec, expected_time(prepared, runs_dir)):
+        click.echo(line, err=True)
+    click.confirm(f"Stop {away} on {prepared.plan.host} and begin?", abort=True, err=True)
+
+
+@click.command(
+    epilog="\b\nExample:\n  sweep resume\n  sweep resume overnight-20261129-221400 --skip-failed\n"
+    "  sweep resume --only steps=4,5 --trials 3"
+)
+@click.argument("run", required=False)
+@click.option("--skip-failed", is_flag=True, help="Leave trials that failed alone.")
+@click.option("--only", multiple=True, metavar="steps=4,5",
+              help="Only these steps or concurrencies; may be repeated.")  # fmt: skip
+@click.option("--trials", type=click.IntRange(min=1), help="Measure each point this often in all.")
+@click.option("--accept-changes", is_flag=True,
+              help="Go on although flags, GPU or SGLang changed.")  # fmt: skip
+@runs_dir_option
+@pass_options
+def resume(options: Options, /, run: str | None, runs_dir: Path, **given: Any) -> int:
+    """Go on with an interrupted run (default: the latest): every trial that has no ok row yet."""
+    from sweep.cli.carry_out import go_on
+
+    return go_on(options, runs_dir, run, given)
+
+
+@click.command(epilog="\b\nExample:\n  sweep stop")
+@click.argument("run", required=False)
+@runs_dir_option
+def stop(run: str | None, runs_dir: Path) -> None:
+    """End a running sweep in the orderly way, as Ctrl-C does, and wait until it has ended."""
+    from sweep.results import open_run
+
+    found = open_run(runs_dir, run)
+    state = found.lock_state()
+    if not state.held or state.owner is None:
+        raise RunDirectoryError(f"{found.id} is not running")
+    try:
+        os.kill(state.owner.pid, signal.SIGTERM)
+    except OSError as error:
+        raise RunDirectoryError(f"{found.id}: cannot signal {state.owner}: {error}") from error
+    click.echo(f"{found.id}: asked {state.owner} to end; production is restored first", err=True)
+    until = time.monotonic() + STOP_WAIT_S
+    while found.lock_state().held:
+        if time.monotonic() > until:
+            raise RunDirectoryError(f"{found.id} still runs after {STOP_WAIT_S:.0f} s")
+        time.sleep(0.2)
+    click.echo(f"{found.id} has ended", err=True)
+
+
+@click.command(epilog="\b\nExample:\n  sweep restore blackwell")
+@click.argument("host", required=False)
+@pass_options
+def restore(options: Options, host: str | None) -> None:
+    """Put back what the host ran before a sweep, from the record the sweep left there."""
+    from sweep.cli.carry_out import put_back
+
+    hosts = options.load().hosts
+    if host is None and len(hosts) == 1:
+        host = next(iter(hosts))
+    if host is None or host not in hosts:
+        raise UsageError(f"which host? The inventory has {', '.join(hosts)}")
+    put_back(host, hosts[host])
+
+
+COMMANDS = (run, resume, stop, restore)

@@ -1,0 +1,106 @@
+"""The commands that are useful without a sweep: bench, scrape, init."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, BinaryIO
+
+import click
+
+from sweep.cli.options import Options, packaged_example, pass_options
+from sweep.errors import FatalError
+
+if TYPE_CHECKING:
+    from sweep.inventory import HostSpec
+
+
+@click.command(epilog="\b\nExample:\n  sweep bench http://127.0.0.1:30000 1 4 16 32 64")
+@click.argument("url")
+@click.argument("concurrencies", metavar="C...", nargs=-1, type=click.IntRange(1), required=True)
+@click.option(
+    "--max-tokens", type=click.IntRange(min=1), default=1000, show_default=True,
+    help="Output tokens per request.",
+)  # fmt: skip
+@click.option("--api-key-env", metavar="NAME", help="Variable that holds the server's API key.")
+def bench(
+    url: str, concurrencies: tuple[int, ...], max_tokens: int, api_key_env: str | None
+) -> int:
+    """Benchmark a server that is already up, and print the published table.
+
+    Sends max(4, 2*C) requests at concurrency C: fixed prompts, temperature 0, ignore_eos.
+    """
+    from sweep.bench.standalone import bench_url
+
+    key = os.environ.get(api_key_env) if api_key_env else None
+    if api_key_env and not key:
+        raise click.UsageError(f"--api-key-env: the variable {api_key_env} is not set here")
+    return bench_url(url, concurrencies, emit=click.echo, max_tokens=max_tokens, api_key=key)
+
+
+@click.command(epilog="\b\nExample:\n  journalctl -u sglang -o cat | sweep scrape -")
+@click.argument("file", type=click.File("rb"))
+def scrape(file: BinaryIO) -> None:
+    """What the scraper reads from a saved journal, as JSON."""
+    from sweep.sglang.journal import scrape_json
+
+    click.echo(scrape_json(file.read()), nl=False)
+
+
+@click.command(
+    epilog="\b\nExample:\n  sweep init\n  sweep init --from root@gpu1.example.net sglang.service"
+)
+@click.option(
+    "--from", "source", nargs=2, metavar="HOST UNIT",
+    help="Read the unit that a host runs today, over SSH; HOST may be USER@HOST.",
+)  # fmt: skip
+@click.option("--become", type=click.Choice(["none", "sudo"]), default="none", show_default=True)
+@click.option("--scope", type=click.Choice(["system", "user"]), default="system", show_default=True)
+@click.option("--host-key", default="strict", show_default=True,
+              help="strict, accept-new or a SHA256 fingerprint.")  # fmt: skip
+@click.option("--ssh-config", metavar="FILE", help="Instead of ~/.ssh/config.")
+@pass_options
+def init(options: Options, /, source: tuple[str, str] | None, **given: str | None) -> None:
+    """Write an inventory.yaml: the example, or one for what a host runs today."""
+    from sweep.init import from_unit, write_new
+
+    if source is None:
+        example = packaged_example()
+        if example is None:
+            raise FatalError("this installation of sweep has lost its example inventory")
+        write_new(options.inventory, example.read_text())
+        options.say(f"wrote {options.inventory}; `sweep run demo` tries the tool here")
+        return
+    from sweep.host import connect
+
+    target, unit = source
+    spec = _spec_for(target, given)
+    name = host_name(spec.address)
+    with connect(name, spec) as host:
+        draft = from_unit(host, name, spec.address, unit, connected=spec)
+    write_new(options.inventory, draft.text)
+    for note in draft.notes:
+        options.say(f"note: {note}")
+    options.say(f"wrote {options.inventory}; look at it, then: sweep run overnight --dry-run")
+
+
+def _spec_for(target: str, given: dict[str, str | None]) -> HostSpec:
+    """Enough of a host to connect to it: what the options say, the server still unknown."""
+    from sweep.inventory import HostSpec, ServerSpec
+
+    user, _, address = target.rpartition("@")
+    known = {key: value for key, value in given.items() if value is not None}
+    server = ServerSpec(command=("/bin/true",))
+    return HostSpec.model_validate(
+        {"address": address, "user": user or None, **known, "server": server}
+    )
+
+
+def host_name(address: str) -> str:
+    """A name for the inventory: the first label of a host name; h-... for an IP address."""
+    label = address if re.fullmatch(r"[0-9a-fA-F.:]+", address) else address.partition(".")[0]
+    plain = re.sub(r"[^A-Za-z0-9_-]", "-", label)
+    return plain if plain[:1].isalpha() else f"h-{plain}"
+
+
+COMMANDS = (bench, scrape, init)

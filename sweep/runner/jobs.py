@@ -1,0 +1,131 @@
+"""Where the benchmark client runs: beside the server (the default), or here through the tunnel."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from sweep.bench.backends import JobSpec, TrialContext
+from sweep.systemd import Job, JobState, Systemd, UnitState
+
+
+class Client(Protocol):
+    """One benchmark client at work."""
+
+    def poll(self) -> tuple[UnitState, JobState]:
+        """How the server and the client stand, in one look."""
+        ...
+
+    def outputs(self, names: tuple[str, ...]) -> dict[str, bytes]:
+        """What the client left, as far as it is there."""
+        ...
+
+    def end(self) -> None:
+        """End it if it still runs, and forget what it left."""
+        ...
+
+
+class Clients(Protocol):
+    """Starts benchmark clients; `place` fits a trial to where they run."""
+
+    def place(self, context: TrialContext) -> TrialContext: ...
+    def start(self, name: str, job: JobSpec, /) -> Client: ...
+
+
+class HostClients:
+    """Clients as transient units on the host, under the server's user."""
+
+    def __init__(self, systemd: Systemd, user: str | None) -> None:
+        self._systemd = systemd
+        self._user = user
+
+    def place(self, context: TrialContext) -> TrialContext:
+        return context
+
+    def start(self, name: str, job: JobSpec, /) -> Client:
+        started = self._systemd.jobs.start(name, job.argv, job.files, user=self._user)
+        return HostClient(self._systemd, started)
+
+
+class HostClient:
+    """A client on the host: a lost connection costs it nothing."""
+
+    def __init__(self, systemd: Systemd, job: Job) -> None:
+        self._systemd = systemd
+        self._job = job
+
+    def poll(self) -> tuple[UnitState, JobState]:
+        state = self._systemd.poll(self._job)
+        assert state.job is not None  # noqa: S101 - it was asked for
+        return state, state.job
+
+    def outputs(self, names: tuple[str, ...]) -> dict[str, bytes]:
+        jobs = self._systemd.jobs
+        found = {name: jobs.read(self._job, name) for name in names}
+        return {name: data for name, data in found.items() if data is not None}
+
+    def end(self) -> None:
+        self._systemd.jobs.forget(self._job)
+
+
+class LocalClients:
+    """Clients on this machine (`run_on: controller`), which reach the server through SSH."""
+
+    def __init__(self, stack: ExitStack, port: int, systemd: Systemd) -> None:
+        self._stack = stack
+        self._port = port
+        self._systemd = systemd
+
+    def place(self, context: TrialContext) -> TrialContext:
+        return replace(context, python=sys.executable, port=self._port)
+
+    def start(self, _name: str, job: JobSpec, /) -> Client:
+        client = LocalClient(self._systemd, job)
+        self._stack.callback(client.end)
+        return client
+
+
+class LocalClient:
+    """A client as a child of this process, in a directory of its own."""
+
+    def __init__(self, systemd: Systemd, job: JobSpec) -> None:
+        self._systemd = systemd
+        self._progress = job.progress
+        self._folder = tempfile.TemporaryDirectory(prefix="sweep-bench-")
+        for name, content in job.files.items():
+            self._path(name).touch(mode=0o600)
+            self._path(name).write_bytes(content)
+        # A group of its own: a Ctrl-C on the terminal is for the sweep, which ends the client.
+        self._process = subprocess.Popen(
+            job.argv,
+            cwd=self._folder.name,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def _path(self, name: str) -> Path:
+        return Path(self._folder.name) / name
+
+    def poll(self) -> tuple[UnitState, JobState]:
+        status = self._process.poll()
+        return self._systemd.poll(), JobState(status is None, status, self._said())
+
+    def _said(self) -> str:
+        path = self._path(self._progress) if self._progress else None
+        return path.read_text(errors="replace").strip() if path and path.exists() else ""
+
+    def outputs(self, names: tuple[str, ...]) -> dict[str, bytes]:
+        return {name: self._path(name).read_bytes() for name in names if self._path(name).exists()}
+
+    def end(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+        self._folder.cleanup()

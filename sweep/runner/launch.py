@@ -1,0 +1,166 @@
+"""One launch: start a server config, wait until it is healthy, prove it is the one that answers.
+
+render -> install -> start -> wait healthy -> verify: what comes out is a `Ready`, or a LaunchError
+that says why this launch has no results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sweep.errors import HostTaken, LaunchError
+from sweep.plan import Launch
+from sweep.progress import Stage
+from sweep.runner.session import Session
+from sweep.sglang.args import expected
+from sweep.sglang.failures import classify
+from sweep.sglang.journal import scrape
+from sweep.sglang.redact import redact
+from sweep.sglang.verify import Capacity, capacity, mismatches
+from sweep.systemd import Started, UnitState
+
+# How often systemd and the server are asked while it starts: well under the half second in which
+# "ready" should be known, and one small script each time.
+HEALTH_POLL_S = 0.4
+# journald writes with a delay: this long the scheduler's line may lag behind a healthy server.
+JOURNAL_LAG_S = 5.0
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A healthy server with the intended configuration. `info` is its redacted /server_info."""
+
+    started: Started
+    startup_s: float
+    capacity: Capacity
+    info: Mapping[str, Any]
+
+    @property
+    def draft_tokens(self) -> int | None:
+        """Resolved speculative_num_draft_tokens."""
+        value = self.info.get("speculative_num_draft_tokens")
+        return value if isinstance(value, int) else None
+
+    @property
+    def served_model(self) -> str:
+        """The name requests ask for."""
+        return str(self.info.get("served_model_name") or self.info.get("model_path"))
+
+    @property
+    def version(self) -> str | None:
+        """SGLang's version, as the server says."""
+        value = self.info.get("version")
+        return str(value) if value else None
+
+    @property
+    def fingerprint(self) -> dict[str, str]:
+        """What a run may not mix: see `runner.fingerprint`."""
+        return {"sglang_version": self.version} if self.version else {}
+
+
+def start(session: Session, launch: Launch) -> Started:
+    """Install and start the launch's unit. Raises LaunchError, or HostTaken."""
+    sweep, systemd = session.sweep, session.systemd
+    unit = sweep.units[launch.id]
+    sweep.stage(Stage("install", launch))
+    systemd.install(unit, session.secrets)
+    sweep.run.write_unit(launch.id, unit.text)
+    sweep.stage(Stage("start", launch))
+    started = systemd.start()
+    sweep.run.event("started", launch=launch.id, invocation=started.invocation_id)
+    return started
+
+
+def prove(session: Session, launch: Launch, started: Started) -> Ready:
+    """Wait until the started server is healthy, and prove it. Raises LaunchError, HostTaken."""
+    sweep = session.sweep
+    began = sweep.clock.monotonic()
+    sweep.stage(Stage("wait healthy", launch))
+    state = wait_healthy(session, started)
+    startup_s = sweep.clock.monotonic() - began
+    sweep.stage(Stage("verify", launch))
+    return verify(session, launch, started, state, startup_s)
+
+
+def wait_healthy(session: Session, started: Started) -> UnitState:
+    """Ask systemd, then HTTP, until both agree or the deadline passes. A late success is none."""
+    clock = session.sweep.clock
+    limit = session.server.health_timeout_s
+    deadline = clock.monotonic() + limit
+    while True:
+        state = session.systemd.poll()
+        check_alive(session, state, started)
+        health = session.api.health()
+        if clock.monotonic() > deadline:
+            raise LaunchError("start_timeout", _timeout_detail(session, started, limit))
+        if health.ok and state.listeners:
+            return state
+        session.sweep.progress.detail(health.detail)
+        clock.sleep(HEALTH_POLL_S)
+
+
+def check_alive(
+    session: Session, state: UnitState, started: Started, *, ready: bool = False
+) -> None:
+    """Raise unless the unit is the one that was started, alive, under this sweep's control."""
+    host = session.host.name
+    if state.deadman == "fired":
+        raise HostTaken(
+            f"{host}: the host's own timer has given it back to production, because this sweep was "
+            "silent too long"
+        )
+    if state.boot_id != session.facts.boot_id:
+        raise HostTaken(f"{host} was rebooted while the sweep ran")
+    if state.production_active:
+        names = ", ".join(state.production_active)
+        raise HostTaken(f"{host}: somebody started {names}; production is left running")
+    if state.deadman == "gone":
+        raise HostTaken(f"{host}: the host is not this sweep's any more; somebody restored it")
+    if state.running and state.invocation_id == started.invocation_id and not state.n_restarts:
+        return
+    failure = classify(
+        session.journal(started, ended=True),
+        result=state.result,
+        exit_code=state.exit_code or "",
+        exit_status=state.exit_status,
+        ready=ready,
+    )
+    raise LaunchError(failure.kind, failure.detail)
+
+
+def _timeout_detail(session: Session, started: Started, limit: float) -> str:
+    lines = session.journal(started).decode(errors="replace").strip().splitlines()
+    last = lines[-1].split("\r")[-1].strip() if lines else "nothing"
+    return f"not healthy after {limit:g} s; the journal's last line: {last}"
+
+
+def verify(
+    session: Session, launch: Launch, started: Started, state: UnitState, startup_s: float
+) -> Ready:
+    """Who answers on the port, with which configuration, and how much it admits."""
+    strangers = [one for one in state.listeners if one.pid not in state.cgroup_pids]
+    if strangers:
+        raise LaunchError(
+            "wrong_configuration",
+            f"port {session.server.port} is answered by {strangers[0].text}, which is not in "
+            f"{session.sweep.spec.unit}",
+        )
+    info = session.api.server_info()
+    wrong = mismatches(expected(launch.config), info)
+    if wrong:
+        raise LaunchError("wrong_configuration", "; ".join(wrong))
+    known = redact(info, session.secret_values.values())
+    return Ready(started, startup_s, _capacity(session, started, info), known)
+
+
+def _capacity(session: Session, started: Started, info: Mapping[str, Any]) -> Capacity:
+    """The journal's numbers against the server's; the journal gets a moment to catch up."""
+    clock = session.sweep.clock
+    deadline = clock.monotonic() + JOURNAL_LAG_S
+    while True:
+        found = scrape(session.journal(started))
+        if found.max_running_requests is not None or clock.monotonic() > deadline:
+            return capacity(found, info)
+        clock.sleep(HEALTH_POLL_S)

@@ -1,0 +1,89 @@
+"""One trial: run the benchmark beside a proven server, watch the server, keep the result."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sweep.bench.backends import JobSpec, TrialContext
+from sweep.errors import HostError, LaunchError
+from sweep.plan import Due, Launch
+from sweep.progress import Stage
+from sweep.runner.jobs import Client
+from sweep.runner.launch import Ready, check_alive
+from sweep.runner.record import Trial, record_result
+from sweep.runner.session import Session
+
+# A server that dies during a trial is noticed within seconds, and one look is one small script.
+WATCH_POLL_S = 0.5
+
+
+def run_trial(session: Session, launch: Launch, due: Due, ready: Ready) -> None:
+    """Measure one trial and write its row.
+
+    Raises PointError (this trial is spoilt), LaunchError (the server is gone), OutOfRoom.
+    """
+    sweep = session.sweep
+    sweep.run.require_room()
+    sweep.stage(Stage("measure", launch, due.point, due.trial))
+    trial = Trial(launch, due, sweep.clock.now(), ready)
+    context = session.clients.place(
+        TrialContext(
+            python=sweep.spec.python,
+            port=session.server.port,
+            model=ready.served_model,
+            concurrency=trial.concurrency or 1,
+            trial=due.trial,
+            steps=launch.config.steps,
+            draft_tokens=ready.draft_tokens,
+            api_key=session.api_key,
+        )
+    )
+    job = session.backend.job(context)
+    client = session.clients.start(f"{due.point.id}-t{due.trial}-a{due.attempt}", job)
+    with ending(session, client):
+        watch(session, client, job, ready)
+        measurement = session.backend.read(context, client.outputs(job.outputs))
+        # The host keeps what the client left until the row is on this disk.
+        record_result(session, trial, measurement)
+
+
+@contextmanager
+def ending(session: Session, client: Client) -> Iterator[None]:
+    """The client is ended and forgotten, unless the host is lost: it may still be working then."""
+    try:
+        yield
+    except HostError:
+        raise
+    except BaseException:
+        with session.sweep.clock.shielded():
+            client.end()
+        raise
+    client.end()
+
+
+def watch(session: Session, client: Client, job: JobSpec, ready: Ready) -> None:
+    """Until the client has ended. Raises LaunchError: the server died, the deadline passed."""
+    clock = session.sweep.clock
+    deadline = clock.monotonic() + job.timeout_s
+    while True:
+        server, state = client.poll()
+        check_alive(session, server, ready.started, ready=True)
+        if not state.running:
+            return
+        if clock.monotonic() > deadline:
+            raise LaunchError("hang", f"the benchmark had no result after {job.timeout_s:.0f} s")
+        session.sweep.progress.detail(progress_text(state.progress))
+        clock.sleep(WATCH_POLL_S)
+
+
+def progress_text(line: str) -> str:
+    """The client's own progress, as it stands in the live line."""
+    try:
+        said = json.loads(line)
+        return (
+            f"{said['phase']} {said['done']}/{said['requests']} requests, {said['tokens']} tokens"
+        )
+    except (ValueError, KeyError, TypeError):
+        return ""

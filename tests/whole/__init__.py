@@ -1,0 +1,1 @@
+"""The whole sweep on real Debian hosts: the command line, over SSH, a simulated SGLang."""

@@ -1,0 +1,84 @@
+"""What the tool refuses to do to a host, and what it then leaves alone."""
+
+from __future__ import annotations
+
+from tests.whole.conftest import MakeHost
+from tests.whole.gpuhost import SERVER_PORT, SIMULATOR, ended
+from tests.whole.test_interrupts import SHORT, wait_for_stage
+
+
+def test_a_second_sweep_is_refused_naming_the_owner(gpu_host: MakeHost) -> None:
+    host = gpu_host(**SHORT)
+    first = host.start("run", "short")
+    owner = wait_for_stage(host, first, "wait healthy")
+    second = host.sweep("run", "short")
+    assert second.status == 5, second.err
+    assert owner.name in second.err
+    assert f"pid {first.pid}" in second.err
+    assert ended(first).status == 0
+    assert host.serves()
+
+
+def test_a_unit_of_somebody_else_is_never_edited(gpu_host: MakeHost) -> None:
+    host = gpu_host(**SHORT)
+    text = "[Service]\nExecStart=/bin/sleep infinity\n"
+    host.machine.install_service("sglang-sweep.service", text, start=False)
+    try:
+        result = host.sweep("run", "short")
+        assert result.status == 5, result.err
+        assert "somebody else's unit" in result.err
+        path = host.machine.root / "etc/systemd/system/sglang-sweep.service"
+        assert path.read_text() == text
+        assert host.serves()
+    finally:
+        host.machine.remove_service("sglang-sweep.service")
+
+
+def test_an_old_server_on_the_port_is_never_measured(gpu_host: MakeHost) -> None:
+    host = gpu_host(**SHORT)
+    words = (*SIMULATOR, "--model-path", "simulated/122b", "--port", str(SERVER_PORT))
+    text = f"[Service]\nEnvironment=PYTHONPATH=/opt/sweep-sim\nExecStart={' '.join(words)}\n"
+    host.machine.install_service("old.service", text)
+    try:
+        result = host.sweep("run", "short")
+        assert result.status == 1, result.err
+        frame = host.frame()
+        assert set(frame["failure"]) == {"port_in_use"}
+        assert "sweep.demo.simulator" in frame["failure_detail"][0]
+        assert host.active("old.service"), "nobody else's process is ever killed"
+    finally:
+        host.machine.remove_service("old.service")
+    assert host.serves()
+
+
+def test_production_that_was_down_stays_down(gpu_host: MakeHost) -> None:
+    host = gpu_host(**SHORT)
+    host.sh("systemctl stop sglang.service")
+    try:
+        result = host.sweep("run", "short")
+        assert result.status == 0, result.err
+        assert not host.active("sglang.service")
+        assert not host.active("router.service")
+        assert host.leftovers() == []
+    finally:
+        host.sh("systemctl start router.service")
+
+
+def test_production_started_in_the_middle_wins(gpu_host: MakeHost) -> None:
+    host = gpu_host(**SHORT)
+    process = host.start("run", "short")
+    wait_for_stage(host, process, "measure")
+    host.sh("systemctl start sglang.service")
+    result = ended(process)
+    assert result.status == 5, result.err
+    assert "somebody started sglang.service" in result.err
+    assert host.frame()["failure"].tolist() == ["preempted"]
+    assert host.active("sglang.service")
+    assert host.serves()
+    assert host.leftovers() == []
+
+
+def test_a_host_that_does_not_answer_is_exit_5(gpu_host: MakeHost) -> None:
+    host = gpu_host(host={"address": "127.0.0.1", "ssh_port": 1}, **SHORT)
+    result = host.sweep("run", "short")
+    assert result.status == 5, result.err
