@@ -1,0 +1,35 @@
+"""The measuring instrument: standard library only, any Python from 3.8 up.
+
+    python3 client.pyz job.json result.json      (or: python3 -m sweep.bench.client ...)
+
+Runs inside the tool, or packed into one file (`sweep.bench.archive`) on the host. A closed loop
+over plain sockets holds exactly `concurrency` requests in flight until all are answered. While it
+measures it parses nothing: what arrives is kept as bytes beside the kernel's receive time
+(SO_TIMESTAMPNS, which is on CLOCK_REALTIME; send times are taken on that clock too, and a step of
+it spoils the trial), and of a response only the end is looked for. So a client that is late does
+not make the server look late, and a wrong guess at an end cannot pass: the bytes are read through
+afterwards, and a request whose bytes do not add up is not ok.
+
+Job, a JSON object:
+  host, port, prefix      the server, plain HTTP; `prefix` (may be "") stands before every path
+  path, headers           where the requests are posted; headers sent with every request
+  concurrency             requests in flight
+  warmup, requests        lists of request bodies (objects); warm-ups are not measured
+  flush                   true: before measuring, POST /flush_cache until 200 (the server is idle)
+  timeout_s               for everything together
+  idle_timeout_s          longest silence within one request, waiting for its first byte included
+  flush_timeout_s         how long the server may take to become idle
+  progress                file to keep one line of JSON in while running, or null
+
+Result, a JSON object:
+  error                   null, or {phase, detail}: the trial as a whole is spoilt
+  started, ended          first send, last end, in seconds of CLOCK_REALTIME; null: nothing sent
+  concurrency             as asked
+  warmup                  {requests, ok, tokens, error: of the first that failed}, or null
+  flush                   HTTP status of the last /flush_cache, null if none was sent
+  server_before, _after   what /server_info said around the measurement (`KEPT` only), or null
+  requests                one object per request, see `answer.record`
+  client                  {cpu: CPU seconds per second while measuring, lag_ms_p99, lag_ms_max: from
+                          the kernel's stamp of a read to the moment of reading (null without
+                          stamps), reads, stamped: reads with a kernel stamp, resent, python}
+"""

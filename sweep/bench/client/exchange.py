@@ -1,0 +1,97 @@
+"""One request with its answer as raw bytes, and the connection they travel on."""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
+
+from .wire import Arrival, Head
+
+
+class Target(NamedTuple):
+    """Where the requests go. `address` is what `host` and `port` were resolved to."""
+
+    host: str
+    port: int
+    prefix: str
+    headers: Dict[str, str]
+    family: int
+    address: Any
+
+    def payload(self, path: str, body: Dict[str, Any]) -> bytes:
+        """One whole HTTP/1.1 request, ready to send."""
+        content = json.dumps(body).encode()
+        name = "[%s]" % self.host if ":" in self.host else self.host
+        fields = {
+            "Host": "%s:%d" % (name, self.port),
+            "Content-Type": "application/json",
+            "Accept": "text/event-stream",
+            "Content-Length": str(len(content)),
+        }
+        fields.update(self.headers)
+        lines = ["POST %s%s HTTP/1.1" % (self.prefix, path)]
+        lines += ["%s: %s" % field for field in fields.items()]
+        return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1") + content
+
+
+class Exchange:
+    """One request and what came back."""
+
+    __slots__ = ("arrivals", "body", "ended", "error", "index", "payload", "resent", "sent")
+
+    def __init__(self, index: int, body: Dict[str, Any], payload: bytes) -> None:
+        self.index = index
+        self.body = body
+        self.payload = payload
+        self.arrivals: List[Arrival] = []
+        self.sent = 0.0  # CLOCK_REALTIME, just before the kernel gets the first byte
+        self.ended = 0.0  # CLOCK_REALTIME, when the loop was done with it
+        self.error: Optional[str] = None
+        self.resent = False
+
+    @property
+    def heard(self) -> int:
+        """Bytes that came back."""
+        return sum(len(data) for _, _, data in self.arrivals)
+
+
+class Connection:
+    """One keep-alive connection, and the exchange that is on it."""
+
+    __slots__ = (
+        "append", "chunked", "exchange", "fd", "head", "opened", "out", "ready", "recvmsg", "sock",
+        "used",
+    )  # fmt: skip
+
+    def __init__(self, sock: socket.socket, exchange: Optional[Exchange], opened: float) -> None:
+        self.sock = sock
+        self.fd = sock.fileno()
+        self.recvmsg = sock.recvmsg
+        self.exchange = exchange
+        self.append: Callable[[Arrival], None] = discard
+        self.out = b""  # what the kernel would not take yet of a long request
+        self.opened = opened
+        self.ready = False
+        self.used = False  # has answered at least once
+        self.head: Optional[Head] = None
+        self.chunked = False
+
+
+def discard(_: Arrival) -> None:
+    """Where bytes go that nobody asked for."""
+
+
+def asked(body: Dict[str, Any]) -> int:
+    """The number of tokens a request body asks for at most, 0 if it does not say."""
+    return int(body.get("max_tokens") or body.get("max_completion_tokens") or 0)
+
+
+def usage_hint(arrivals: List[Arrival]) -> int:
+    """Tokens of a finished response, fast and roughly: for the progress line only."""
+    for _, _, data in arrivals[:-5:-1]:
+        at = data.rfind(b'"completion_tokens":')
+        if at >= 0:
+            digits = data[at + 20 : at + 32].split(b",")[0].split(b"}")[0].strip()
+            return int(digits) if digits.isdigit() else 0
+    return 0

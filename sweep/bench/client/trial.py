@@ -1,0 +1,214 @@
+"""One trial, phase by phase, and the command."""
+
+from __future__ import annotations
+
+import gc
+import http.client
+import json
+import os
+import resource
+import signal
+import socket
+import sys
+import time
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from .answer import as_dict, as_list, one_line, record
+from .exchange import Exchange, Target
+from .guard import Clock, Guard, Spoilt, never
+from .loop import CONNECT_S, Loop, said
+from .wire import stamp
+
+CONTROL_S = 30.0
+# What is kept of /server_info. The rest may hold secrets (it repeats every flag of the server).
+KEPT = ("version", "speculative_num_steps", "speculative_num_draft_tokens")
+KEPT_STATE = (
+    "avg_spec_accept_length",
+    "last_gen_throughput",
+    "effective_max_running_requests_per_dp",
+)
+
+
+def resolve(job: Dict[str, Any]) -> Target:
+    """Finds the address that takes connections, so that names are looked up only once."""
+    host, port = str(job["host"]), int(job["port"])
+    try:
+        with socket.create_connection((host, port), CONNECT_S) as probe:
+            family, address = probe.family, probe.getpeername()
+    except OSError as error:
+        raise Spoilt("%s:%d: cannot connect: %s" % (host, port, said(error))) from error
+    return Target(host, port, str(job.get("prefix", "")), job.get("headers", {}), family, address)
+
+
+def control(target: Target, method: str, path: str) -> Tuple[int, bytes]:
+    """One request outside the measurement: (status, body), or (0, why there was no answer)."""
+    connection = http.client.HTTPConnection(target.host, target.port, timeout=CONTROL_S)
+    try:
+        connection.request(method, target.prefix + path, headers=target.headers)
+        response = connection.getresponse()
+        return response.status, response.read()
+    except (OSError, http.client.HTTPException) as error:
+        return 0, (str(error) or type(error).__name__).encode()
+    finally:
+        connection.close()
+
+
+def flush(target: Target, guard: Guard, timeout_s: float) -> int:
+    """Empties the server's caches, which it does only when idle: so this waits for idleness too.
+
+    SGLang answers 400 while requests run or wait; 200 also resets its acceptance totals. A server
+    without the endpoint (404, 405) is told by the status that is returned.
+    """
+    until = guard.clock.monotonic() + timeout_s
+    while True:
+        status, body = control(target, "POST", "/flush_cache")
+        if status in (200, 404, 405):
+            return status
+        guard.check()
+        answer = "/flush_cache: %d %s" % (status, one_line(body, 200))
+        if status not in (400, 503):
+            raise Spoilt(answer)
+        if guard.clock.monotonic() > until:
+            raise Spoilt("the server is not idle after %g s; %s" % (timeout_s, answer))
+        time.sleep(0.1)
+
+
+def server_info(target: Target) -> Optional[Dict[str, Any]]:
+    """The few things of /server_info (/get_server_info before 0.5.6) that a trial needs."""
+    for path in ("/server_info", "/get_server_info"):
+        status, body = control(target, "GET", path)
+        if status == 200:
+            break
+    try:
+        info = as_dict(json.loads(body.decode("utf-8", "replace"))) if status == 200 else {}
+    except ValueError:
+        info = {}
+    if not info:
+        return None
+    states = [as_dict(state) for state in as_list(info.get("internal_states"))]
+    kept: Dict[str, Any] = {name: info[name] for name in KEPT if name in info}
+    kept["internal_states"] = [
+        {name: state[name] for name in KEPT_STATE if name in state} for state in states
+    ]
+    return kept
+
+
+def drive(job: Dict[str, Any], target: Target, bodies: List[Dict[str, Any]], guard: Guard) -> Loop:
+    """Sends `bodies` at the job's concurrency and returns the loop, done."""
+    path = str(job["path"])
+    exchanges = [Exchange(i, body, target.payload(path, body)) for i, body in enumerate(bodies)]
+    loop = Loop(target, int(job["concurrency"]), float(job.get("idle_timeout_s", 300)), guard)
+    try:
+        loop.connect()
+        loop.run(exchanges)
+    finally:
+        loop.close()
+    return loop
+
+
+def warm_up(job: Dict[str, Any], target: Target, guard: Guard) -> Dict[str, Any]:
+    """Runs the warm-up requests; Spoilt when none of them is ok."""
+    exchanges = drive(job, target, job["warmup"], guard).done
+    records = [record(exchange, 0.0) for exchange in exchanges]
+    errors = [str(item["error"]) for item in records if item["error"] is not None]
+    if errors and len(errors) == len(records):
+        guard.check()
+        raise Spoilt("none of %d warm-up requests is ok: %s" % (len(records), errors[0]))
+    good = [item for item in records if item["error"] is None]
+    tokens = sum(item["tokens_out"] for item in good)
+    error = errors[0] if errors else None
+    return {"requests": len(records), "ok": len(good), "tokens": tokens, "error": error}
+
+
+def measure(job: Dict[str, Any], target: Target, guard: Guard) -> Dict[str, Any]:
+    """The measured part. Nothing is collected as garbage meanwhile: that would stop the loop."""
+    gc.collect()
+    gc.disable()
+    try:
+        loop = drive(job, target, job["requests"], guard)
+    finally:
+        gc.enable()
+    guard.verdict()
+    started = min((exchange.sent for exchange in loop.done if exchange.sent), default=0.0)
+    records = [record(exchange, started) for exchange in loop.done]
+    reads = [arrival for exchange in loop.done for arrival in exchange.arrivals if arrival[2]]
+    lags = sorted(arrival[0] - stamp(arrival) for arrival in reads if arrival[1] is not None)
+    return {
+        "started": started or None,
+        "ended": started + max(item["end"] for item in records) / 1e6 if started else None,
+        "requests": records,
+        "client": {
+            "cpu": round(loop.cpu, 4),
+            "lag_ms_p99": round(lags[len(lags) * 99 // 100] * 1e3, 3) if lags else None,
+            "lag_ms_max": round(lags[-1] * 1e3, 3) if lags else None,
+            "reads": len(reads),
+            "stamped": len(lags),
+            "resent": sum(exchange.resent for exchange in loop.done),
+            "python": "%d.%d.%d" % sys.version_info[:3],
+        },
+    }
+
+
+def allow_connections(count: int) -> None:
+    """Raises the limit of open files where it is in the way; the hard limit is the machine's."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count + 64
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+def run(
+    job: Dict[str, Any],
+    clock: Optional[Clock] = None,
+    stopped: Callable[[], bool] = never,
+) -> Dict[str, Any]:
+    """One trial. Returns the result that the package describes; nothing a server does raises.
+
+    `stopped` is asked four times a second; once true, the trial ends with what it has.
+    """
+    guard = Guard(job, clock or Clock(), stopped)
+    result: Dict[str, Any] = {"error": None, "concurrency": job["concurrency"], "requests": []}
+    result.update(started=None, ended=None, warmup=None, flush=None, client=None)
+    result.update(server_before=None, server_after=None)
+    try:
+        allow_connections(int(job["concurrency"]))
+        target = resolve(job)
+        if job.get("warmup"):
+            guard.phase = "warmup"
+            result["warmup"] = warm_up(job, target, guard)
+        if job.get("flush"):
+            guard.phase = "flush"
+            result["flush"] = flush(target, guard, float(job.get("flush_timeout_s", 60)))
+        result["server_before"] = server_info(target)
+        guard.phase = "measure"
+        result.update(measure(job, target, guard))
+        guard.check()
+        guard.phase = "collect"
+        result["server_after"] = server_info(target)
+    except Spoilt as error:
+        result["error"] = {"phase": guard.phase, "detail": str(error)}
+    finally:
+        guard.close()
+    return result
+
+
+def main(argv: List[str]) -> int:
+    """0: the result is written and usable; 1: written, and says what spoilt it; 2: usage."""
+    if len(argv) != 3:
+        sys.stderr.write("usage: client.pyz job.json result.json\n")
+        return 2
+    signals: List[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda number, _: signals.append(number))
+    with open(argv[1], "rb") as source:
+        job = json.loads(source.read().decode("utf-8"))
+    result = run(job, stopped=lambda: bool(signals))
+    with open(argv[2] + ".tmp", "w", encoding="utf-8") as out:
+        json.dump(result, out, separators=(",", ":"))
+        out.flush()
+        os.fsync(out.fileno())
+    os.replace(argv[2] + ".tmp", argv[2])
+    if signals:
+        return 128 + signals[0]
+    return 1 if result["error"] else 0

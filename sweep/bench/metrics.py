@@ -1,0 +1,297 @@
+"""From the client's result to the measured columns of a row. Every definition stands here.
+
+A request is ok when its answer came whole and said how many tokens it has (`client.answer`).
+Only ok requests enter rates and times; the window and the requests in flight count every request
+that was sent. Tokens are those of the server's `usage`, never a count of chunks.
+
+    wall_s                first send to the last end
+    agg_tok_s             tokens / wall_s
+    per_req_tok_s         mean over requests of tokens / (end - sent)
+    decode_tok_s          mean over requests of (tokens - 1) / (end - first)
+    steady_tok_s          tokens that arrive while at least C requests are in flight / that time
+    ttft                  first - sent; `first` is the first text, an empty role chunk is none
+    tpot                  (end - first) / (tokens - 1)
+    itl                   per token: the gap before an arrival, divided among its tokens
+    itl_chunk             per arrival: the gap before it
+    e2e                   end - sent
+    concurrency_achieved  mean over time of the requests in flight, first send to last end
+    accept_length         tokens / verify steps: the bonus token included, at least 1
+    accept_rate           accepted / proposed drafts, bonus excluded: from the server's counts, else
+                          (accept_length - 1) / (draft tokens - 1)
+    client_cpu            CPU seconds of the client per second; it has one thread, 1.0 is its end
+    client_lag_ms_p99     from the kernel's time stamp of a read to the moment of reading
+
+Percentiles interpolate linearly between the two nearest ranks, as numpy and pandas do.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from statistics import fmean
+from typing import Any
+
+from sweep.rows import MEASURED, Cell
+
+# The client has one thread: above nine tenths of a core it is its own bottleneck.
+CLIENT_CPU_LIMIT = 0.9
+# Times of arrival are the kernel's and stay right when the client is late, for want of CPU or
+# because of a neighbour. But it sends the next request late, so the server works on fewer than C:
+# with this share of the places empty, throughput is understated by about as much, which is more
+# than the differences between neighbouring settings that a sweep is to find.
+EMPTY_PLACES_LIMIT = 0.05
+
+Request = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What one trial measured.
+
+    `values` holds columns of `rows.MEASURED` (None: unknown), `flags` words of `rows.FLAGS`,
+    `requests` the client's records (`client.answer.record`), `window` the first send and last end
+    in seconds of CLOCK_REALTIME, `evidence` whatever else the backend keeps beside the row.
+    """
+
+    values: Mapping[str, Cell]
+    flags: frozenset[str] = frozenset()
+    requests: tuple[Request, ...] = ()
+    window: tuple[float, float] | None = None
+    evidence: Mapping[str, object] | None = None
+
+
+def measure(
+    result: Mapping[str, Any], *, steps: int = 0, draft_tokens: int | None = None
+) -> Measurement:
+    """The measured columns of one trial of the client.
+
+    `steps` is speculative_num_steps (0: none), `draft_tokens` speculative_num_draft_tokens.
+    """
+    requests: tuple[Request, ...] = tuple(result["requests"])
+    good = [request for request in requests if request["error"] is None]
+    values: dict[str, Cell] = dict.fromkeys(MEASURED)
+    values |= {"requests": len(requests), "requests_ok": len(good)}
+    values["output_tokens"] = sum(request["tokens_out"] for request in good)
+    values |= rates(requests, int(result["concurrency"]))
+    values |= latencies(good)
+    flags = set()
+    if steps > 0:
+        values |= acceptance(result, good, draft_tokens)
+        if values["accept_length"] is None:
+            flags.add("no_acceptance_data")
+    if any(is_short(request) for request in requests):
+        flags.add("short_output")
+    client = result["client"]
+    if client is not None:
+        values |= {"client_cpu": client["cpu"], "client_lag_ms_p99": client["lag_ms_p99"]}
+        empty = empty_places(requests, int(result["concurrency"])) or 0.0
+        if client["cpu"] >= CLIENT_CPU_LIMIT or empty > EMPTY_PLACES_LIMIT:
+            flags.add("client_limited")
+    started, ended = result["started"], result["ended"]
+    return Measurement(
+        values=values,
+        flags=frozenset(flags),
+        requests=requests,
+        window=None if started is None else (started, ended),
+        evidence={key: value for key, value in result.items() if key != "requests"},
+    )
+
+
+def with_acceptance(
+    measurement: Measurement, accept_length: float, source: str, draft_tokens: int | None
+) -> Measurement:
+    """The same measurement with an acceptance length from elsewhere, such as the journal."""
+    values = dict(measurement.values) | {
+        "accept_length": accept_length,
+        "accept_rate": strict_rate(accept_length, draft_tokens),
+        "accept_source": source,
+    }
+    return replace(measurement, values=values, flags=measurement.flags - {"no_acceptance_data"})
+
+
+def rates(requests: Sequence[Request], concurrency: int) -> dict[str, Cell]:
+    """Throughput and the requests in flight."""
+    sent = [request for request in requests if request["sent"] is not None]
+    good = [request for request in sent if request["error"] is None]
+    if not good:
+        return {}
+    wall = max(request["end"] for request in sent) - min(request["sent"] for request in sent)
+    tokens = sum(request["tokens_out"] for request in good)
+    times = [(request, request["end"] - request["sent"]) for request in good]
+    decoding = [request for request in good if is_decoding(request)]
+    return {
+        "wall_s": wall / 1e6,
+        "agg_tok_s": tokens / wall * 1e6,
+        "per_req_tok_s": mean([request["tokens_out"] / time * 1e6 for request, time in times]),
+        "decode_tok_s": mean([1e3 / tpot_ms(request) for request in decoding]),
+        "steady_tok_s": steady(sent, concurrency),
+        "concurrency_achieved": sum(request["end"] - request["sent"] for request in sent) / wall,
+    }
+
+
+def latencies(good: Sequence[Request]) -> dict[str, Cell]:
+    """All columns in milliseconds."""
+    first = [request for request in good if request["first"] is not None]
+    per_token: list[float] = []
+    per_arrival: list[float] = []
+    for request in first:
+        waited = 0
+        for gap, tokens in zip(request["t"][1:], request["n"][1:], strict=True):
+            per_arrival.append(gap / 1e3)
+            waited += gap
+            if tokens:
+                per_token += [waited / tokens / 1e3] * tokens
+                waited = 0
+    columns: dict[str, Cell] = {}
+    columns |= spread("ttft_ms", [(item["first"] - item["sent"]) / 1e3 for item in first])
+    columns |= spread("tpot_ms", [tpot_ms(item) for item in first if is_decoding(item)])
+    columns |= spread("itl_ms", per_token)
+    columns |= spread("itl_chunk_ms", per_arrival)
+    columns |= spread("e2e_ms", [(item["end"] - item["sent"]) / 1e3 for item in good])
+    return {name: value for name, value in columns.items() if name in MEASURED}
+
+
+def acceptance(
+    result: Mapping[str, Any], good: Sequence[Request], draft_tokens: int | None
+) -> dict[str, Cell]:
+    """Acceptance of this trial alone, from the best source there is; all None without one.
+
+    `requests`: verify steps of each request. `server_totals`: the server's average since start,
+    but only if a /flush_cache has reset it just before; over DP ranks the plain mean, as the
+    ranks do not say how much each has done.
+    """
+    none: dict[str, Cell] = dict.fromkeys(("accept_length", "accept_rate", "accept_source"))
+    speculated = [request for request in good if request["tokens_out"] > 1]
+    if speculated and all(request["verify"] for request in speculated):
+        tokens = sum(request["tokens_out"] for request in speculated)
+        length = tokens / sum(request["verify"] for request in speculated)
+        rate = strict_rate(length, draft_tokens)
+        if all(request["proposed"] and request["accepted"] is not None for request in speculated):
+            accepted = sum(request["accepted"] for request in speculated)
+            rate = accepted / sum(request["proposed"] for request in speculated)
+        return {"accept_length": length, "accept_rate": rate, "accept_source": "requests"}
+    if result["flush"] != 200 or averages(result["server_before"]):
+        return none
+    ranks = averages(result["server_after"])
+    if not ranks:
+        return none
+    length = fmean(ranks)
+    rate = strict_rate(length, draft_tokens)
+    return {"accept_length": length, "accept_rate": rate, "accept_source": "server_totals"}
+
+
+def averages(server_info: Mapping[str, Any] | None) -> list[float]:
+    """avg_spec_accept_length of each DP rank that has one."""
+    states = server_info["internal_states"] if server_info else []
+    found = [state.get("avg_spec_accept_length") for state in states]
+    return [float(value) for value in found if isinstance(value, int | float) and value >= 1]
+
+
+def strict_rate(accept_length: float, draft_tokens: int | None) -> float | None:
+    """Accepted / proposed drafts, bonus excluded; at most 1 (a first token has no verify step)."""
+    if draft_tokens is None or draft_tokens < 2:
+        return None
+    return min(1.0, (accept_length - 1) / (draft_tokens - 1))
+
+
+def steady(sent: Sequence[Request], concurrency: int) -> float | None:
+    """Tokens per second while at least `concurrency` requests are in flight, None if never."""
+    edges = sorted(
+        [(request["sent"], 1) for request in sent] + [(request["end"], -1) for request in sent]
+    )
+    starts: list[int] = []
+    ends: list[int] = []
+    flying = 0
+    for time, change in edges:
+        if change > 0 and flying + 1 == concurrency:
+            starts.append(time)
+        elif change < 0 and flying == concurrency:
+            ends.append(time)
+        flying += change
+    length = sum(ends) - sum(starts)
+    if length <= 0:
+        return None
+    tokens = 0
+    for request in sent:
+        if request["error"] is None:
+            arrivals = accumulate(request["t"], initial=request["sent"])
+            next(arrivals)
+            for time, count in zip(arrivals, request["n"], strict=True):
+                place = bisect_left(starts, time) - 1
+                if place >= 0 and time <= ends[place]:
+                    tokens += count
+    return tokens / length * 1e6
+
+
+def empty_places(requests: Sequence[Request], concurrency: int) -> float | None:
+    """Share of the C places that held no request although there were more to send, 0..1.
+
+    From the moment C were sent until the last one was sent; None if that is no time at all.
+    """
+    sent = sorted(request["sent"] for request in requests if request["sent"] is not None)
+    if len(sent) <= concurrency or sent[-1] <= sent[concurrency - 1]:
+        return None
+    begin, end = sent[concurrency - 1], sent[-1]
+    held = sum(
+        max(0, min(request["end"], end) - max(request["sent"], begin))
+        for request in requests
+        if request["sent"] is not None
+    )
+    return float(1 - held / (concurrency * (end - begin)))
+
+
+def is_short(request: Request) -> bool:
+    """Fewer or more tokens than asked for although the end of text was to be ignored; or none."""
+    if request["error"] is not None:
+        return bool(request["error"] == "no tokens")
+    if not request["ignore_eos"] or request["asked"] is None:
+        return False
+    return request["tokens_out"] != request["asked"] or request["finish"] not in ("length", None)
+
+
+def is_decoding(request: Request) -> bool:
+    """Has it tokens after the first, and time between them?"""
+    first = request["first"]
+    return request["tokens_out"] > 1 and first is not None and request["end"] > first
+
+
+def tpot_ms(request: Request) -> float:
+    return float((request["end"] - request["first"]) / (request["tokens_out"] - 1) / 1e3)
+
+
+def failures(requests: Sequence[Request]) -> str | None:
+    """What went wrong with how many requests, on one line; None when all are ok."""
+    reasons = [str(request["error"]) for request in requests if request["error"] is not None]
+    if not reasons:
+        return None
+    alike = Counter(re.sub(r"\d+ bytes", "some bytes", reason) for reason in reasons)
+    told = "; ".join(f"{reason} ({count})" for reason, count in alike.most_common(3))
+    more = f"; and {len(alike) - 3} other reasons" if len(alike) > 3 else ""
+    return f"{len(reasons)} of {len(requests)} requests failed: {told}{more}"
+
+
+def mean(values: Sequence[float]) -> float | None:
+    return fmean(values) if values else None
+
+
+def spread(name: str, values: Sequence[float]) -> dict[str, Cell]:
+    """mean, p50, p90 and p99 of `values`, as columns that begin with `name`."""
+    ordered = sorted(values)
+    columns: dict[str, Cell] = {f"{name}_mean": mean(ordered)}
+    for percent in (50, 90, 99):
+        columns[f"{name}_p{percent}"] = percentile(ordered, percent)
+    return columns
+
+
+def percentile(ordered: Sequence[float], percent: float) -> float | None:
+    """Linear interpolation between the nearest ranks of sorted values; None without values."""
+    if not ordered:
+        return None
+    place = (len(ordered) - 1) * percent / 100
+    below = int(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)

@@ -1,0 +1,156 @@
+"""`sweep bench URL C...`: the published table, of a server that is already up."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from urllib.parse import SplitResult, urlsplit
+
+from sweep.bench import table, workload
+from sweep.bench.archive import NAME, client_archive
+from sweep.bench.backends import MARGIN_S, JobSpec, TrialContext, client_job, last_lines
+from sweep.bench.client.guard import Spoilt
+from sweep.bench.client.trial import control, resolve
+from sweep.bench.metrics import Measurement, failures, measure
+from sweep.errors import HostUnreachable, PointError, UsageError
+from sweep.inventory import BuiltinBenchmark
+
+
+def bench_url(
+    url: str,
+    concurrencies: Sequence[int],
+    *,
+    emit: Callable[[str], None],
+    max_tokens: int = 1000,
+    api_key: str | None = None,
+) -> int:
+    """Benchmark a server that somebody else runs: nothing of it is flushed or changed.
+
+    `emit` gets the table line by line as it is measured, then what failed, and the definitions.
+    Returns 0 when every request was ok, else 1. Raises UsageError (a URL that cannot be meant),
+    HostUnreachable (nobody answers there), PointError (it answers, but not to a first request).
+    """
+    target = checked(url)
+    bench = Bench(target, BuiltinBenchmark(max_tokens=max_tokens), api_key)
+    emit("Warming up...")
+    tokens = bench.warm_up()
+    for line in table.warmup_lines(tokens, ok=True):
+        emit(line)
+    problems = []
+    for concurrency in concurrencies:
+        measurement, problem = bench.trial(concurrency)
+        emit(table.row(concurrency, measurement.values))
+        if problem is not None:
+            problems.append(f"C={concurrency}: {problem}")
+    emit(table.RULE)
+    for line in (*problems, "", *table.DEFINITIONS.splitlines()):
+        emit(line)
+    return 1 if problems else 0
+
+
+def checked(url: str) -> SplitResult:
+    """The parts of a base URL. Raises UsageError."""
+    parts = urlsplit(url)
+    if parts.scheme == "https":
+        raise UsageError(
+            f"{url}: https is not supported; run this on the server's host, or through "
+            "`ssh -L 30000:127.0.0.1:30000 HOST` with http://127.0.0.1:30000"
+        )
+    try:
+        known = parts.scheme == "http" and parts.hostname and (parts.port is None or parts.port > 0)
+    except ValueError:
+        known = False
+    if not known or parts.query or parts.fragment or parts.username:
+        raise UsageError(f"{url}: not the base URL of a server, such as http://127.0.0.1:30000")
+    if parts.path.rstrip("/") in ("/v1", workload.PATH):
+        parts = parts._replace(path="")  # as OpenAI clients want it
+    return parts
+
+
+class Bench:
+    """One server, asked for its model once, then measured at one concurrency after the other."""
+
+    def __init__(self, url: SplitResult, spec: BuiltinBenchmark, api_key: str | None) -> None:
+        self.url = url
+        self.spec = spec
+        self.ctx = TrialContext(
+            python=sys.executable, port=url.port or 80, model="", concurrency=1, api_key=api_key
+        )
+        self.model = self._ask_model()
+
+    def _ask_model(self) -> str:
+        job = client_job(self.spec, self.ctx, self.url)
+        try:
+            status, body = control(resolve(job), "GET", "/v1/models")
+        except Spoilt as error:
+            raise HostUnreachable(f"{error}; is the server up, and is this its port?") from error
+        try:
+            return str(json.loads(body)["data"][0]["id"])
+        except (ValueError, LookupError, TypeError) as error:
+            said = last_lines(body[:300].decode("utf-8", "replace"))
+            raise HostUnreachable(
+                f"{self.url.geturl()}/v1/models: {status or 'no answer'}: {said}; "
+                "is this an OpenAI-compatible server, and does it need an API key?"
+            ) from error
+
+    def warm_up(self) -> int:
+        """One request; returns its tokens. Raises PointError when it is not ok."""
+        result = self._run(1, warmups=[], requests=workload.warmups(self.model, 1))
+        problem = self._problem(result, measurement := measure(result))
+        if problem is not None:
+            raise PointError("warmup_failed", problem)
+        return int(measurement.values["output_tokens"] or 0)
+
+    def trial(self, concurrency: int) -> tuple[Measurement, str | None]:
+        """Measures at one concurrency; returns also what went wrong, if anything."""
+        warmups = workload.warmups(self.model, concurrency)
+        requests = workload.bodies(self.spec, self.model, concurrency)
+        result = self._run(concurrency, warmups, requests)
+        measurement = measure(result)
+        return measurement, self._problem(result, measurement)
+
+    def _problem(self, result: Mapping[str, object], measurement: Measurement) -> str | None:
+        spoilt = result["error"]
+        return str(spoilt["detail"]) if isinstance(spoilt, dict) else failures(measurement.requests)
+
+    def _run(
+        self, concurrency: int, warmups: list[workload.Body], requests: list[workload.Body]
+    ) -> dict[str, object]:
+        described = client_job(self.spec, self.ctx, self.url)
+        described |= {"concurrency": concurrency, "warmup": warmups, "requests": requests}
+        job = JobSpec(
+            argv=(sys.executable, "-I", NAME, "job.json", "result.json"),
+            files={NAME: client_archive(), "job.json": json.dumps(described).encode()},
+            outputs=("result.json",),
+            timeout_s=float(described["timeout_s"]) + MARGIN_S,
+        )
+        result: dict[str, object] = json.loads(run_here(job)["result.json"])
+        return result
+
+
+def run_here(job: JobSpec) -> dict[str, bytes]:
+    """Run a job on this machine and return its outputs. Raises PointError when one is missing.
+
+    A process of its own, so that nothing else of the tool runs beside the measurement.
+    """
+    with tempfile.TemporaryDirectory(prefix="sweep-bench-") as name:
+        folder = Path(name)
+        for file, content in job.files.items():
+            (folder / file).write_bytes(content)
+        try:
+            ended = subprocess.run(
+                job.argv, cwd=folder, timeout=job.timeout_s, check=False, capture_output=True
+            )
+        except subprocess.TimeoutExpired as error:
+            detail = f"no result of the benchmark client after {job.timeout_s:.0f} s"
+            raise PointError("client_error", detail) from error
+        missing = [output for output in job.outputs if not (folder / output).exists()]
+        if missing:
+            said = last_lines(ended.stderr.decode("utf-8", "replace"))
+            detail = f"the benchmark client left no {missing[0]} ({ended.returncode}): {said}"
+            raise PointError("client_error", detail)
+        return {output: (folder / output).read_bytes() for output in job.outputs}

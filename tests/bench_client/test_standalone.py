@@ -1,0 +1,79 @@
+"""`sweep bench URL C...` against a server that is up, one that is not, and one that fails."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from sweep.bench import table
+from sweep.bench.standalone import bench_url
+from sweep.errors import HostUnreachable, PointError, UsageError
+from tests.bench_client.server import StreamServer
+
+
+def test_the_published_layout():
+    lines: list[str] = []
+    with StreamServer() as server:
+        assert bench_url(server.url, [1, 3], emit=lines.append, max_tokens=10) == 0
+        assert "POST /flush_cache" not in server.controls
+        assert {served.body["model"] for served in server.served} == {"test-model"}
+    assert lines[:5] == [
+        "Warming up...", "  Warmup: 100 tokens, ok=True", "", table.HEADER, table.RULE,
+    ]  # fmt: skip
+    shape = r" +{} \| +\d+\.\d \| +\d+\.\d \| +{} \| +\d+\.\d \| +{}"
+    assert re.fullmatch(shape.format(1, 40, 4), lines[5])
+    assert re.fullmatch(shape.format(3, 60, 6), lines[6])
+    assert lines[7] == table.RULE
+    assert "\n".join(lines[9:]) == table.DEFINITIONS
+    assert len(lines[5]) == len(table.HEADER)
+
+
+def test_an_openai_style_base_url():
+    with StreamServer() as server:
+        assert bench_url(server.url + "/v1/", [1], emit=lambda _: None, max_tokens=2) == 0
+
+
+def test_a_server_that_dies_between_two_rows():
+    lines: list[str] = []
+    with StreamServer() as server:
+
+        def emit(line: str) -> None:
+            lines.append(line)
+            if line.startswith("   1 |"):
+                server.die()
+
+        assert bench_url(server.url, [1, 4], emit=emit, max_tokens=3) == 1
+    assert lines[6].startswith("   4 |          - |              - |        0 |        - |    0")
+    assert lines[8].startswith("C=4: 127.0.0.1:")
+    assert "cannot connect" in lines[8]
+
+
+def test_nobody_listens():
+    with StreamServer() as server:
+        pass
+    with pytest.raises(HostUnreachable, match="Connection refused; is the server up"):
+        bench_url(server.url, [1], emit=lambda _: None)
+
+
+def test_something_else_listens():
+    with StreamServer() as server, pytest.raises(HostUnreachable, match=r"404: \{\}"):
+        bench_url(server.url + "/other", [1], emit=lambda _: None)
+
+
+def test_a_server_that_refuses_the_first_request():
+    lines: list[str] = []
+    with StreamServer() as server:
+        server.refuse = True
+        with pytest.raises(PointError, match="1 of 1 requests failed: HTTP 503"):
+            bench_url(server.url, [1], emit=lines.append)
+    assert lines == ["Warming up..."]
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["https://127.0.0.1:30000", "127.0.0.1:30000", "http://", "http://host:port", "ftp://h", ""],
+)
+def test_urls_that_cannot_be_meant(url):
+    with pytest.raises(UsageError, match=r"https is not supported|not the base URL"):
+        bench_url(url, [1], emit=lambda _: None)

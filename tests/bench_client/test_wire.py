@@ -1,0 +1,188 @@
+"""Reading bytes that arrive in pieces: however they are cut, they say the same."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweep.bench.client.answer import Answer, record
+from sweep.bench.client.exchange import Exchange
+from sweep.bench.client.wire import END, STAMP, ended, events, parse_head, read_body, stamp
+from tests.bench_client.jobs import body
+from tests.bench_client.server import Play, frame, head, stream
+
+START = head("200 OK", "content-type: text/event-stream", "Transfer-Encoding: chunked")
+
+
+def response(**play: object) -> bytes:
+    pieces = stream(Play(**play))  # type: ignore[arg-type]
+    return START + b"".join(frame(piece) for piece in pieces) + b"0\r\n\r\n"
+
+
+def cut(raw: bytes, places: set[int]) -> list[bytes]:
+    edges = [0, *sorted(place for place in places if 0 < place < len(raw)), len(raw)]
+    return [raw[start:end] for start, end in itertools.pairwise(edges)]
+
+
+def told(pieces: list[bytes]) -> dict[str, object]:
+    """The record of a response that arrived in these pieces, one a second."""
+    exchange = Exchange(0, body(), b"")
+    exchange.sent = 100.0
+    exchange.arrivals = [(101.0 + at, None, piece) for at, piece in enumerate(pieces)]
+    return record(exchange, 100.0)
+
+
+@given(
+    places=st.sets(st.integers(0, 5000)),
+    per_chunk=st.integers(1, 11),
+    usage=st.sampled_from(["each", "end"]),
+)
+def test_any_cut_of_the_bytes_says_the_same(places, per_chunk, usage):
+    raw = response(tokens=23, per_chunk=per_chunk, usage=usage, verify=6)
+    pieces = cut(raw, places)
+    read = told(pieces)
+    assert read["error"] is None
+    assert read["tokens_out"] == 23
+    assert sum(read["n"]) == 23
+    assert (read["verify"], read["finish"]) == (6, "length")
+    assert read["end"] == len(pieces) * 1_000_000
+    assert len(read["t"]) == len(read["n"]) <= min(len(pieces), -(-23 // per_chunk))
+
+
+@given(places=st.sets(st.integers(0, 5000)))
+def test_the_end_is_seen_at_the_last_piece_and_never_before(places):
+    raw = response(tokens=5)
+    arrivals = []
+    pieces = cut(raw, places)
+    for number, piece in enumerate(pieces, 1):
+        arrivals.append((0.0, None, piece))
+        so_far = b"".join(data for _, _, data in arrivals)
+        parsed = parse_head(so_far)
+        whole = parsed is not None and ended(parsed, arrivals)
+        assert whole == (number == len(pieces))
+
+
+@given(cut_at=st.integers(0, 3000), usage=st.sampled_from(["each", "end"]))
+def test_a_response_that_breaks_off_is_never_ok(cut_at, usage):
+    raw = response(tokens=12, usage=usage)
+    piece = raw[: min(cut_at, len(raw) - 1)]
+    assert told([piece])["error"] is not None
+
+
+@given(st.binary(max_size=400))
+def test_garbage_is_an_error_not_an_exception(garbage):
+    assert told([START + garbage])["error"] is not None
+    assert told([garbage])["error"] is not None
+
+
+def test_every_token_arrives_with_its_own_chunk():
+    pieces = [START, *(frame(piece) for piece in stream(Play(tokens=8, per_chunk=3))), b"0\r\n\r\n"]
+    read = told(pieces)
+    # START, role, then three chunks of content, finish, usage, [DONE], end.
+    assert read["first"] == 3_000_000
+    assert read["t"] == [3_000_000, 1_000_000, 1_000_000]
+    assert read["n"] == [3, 3, 2]
+    assert read["merged"] == 0
+
+
+def test_events_of_one_read_are_one_arrival_and_counted():
+    pieces = [frame(piece) for piece in stream(Play(tokens=4))]
+    read = told([START + pieces[0], pieces[1] + pieces[2], pieces[3] + b"".join(pieces[4:]) + b"0"])
+    assert read["n"] == [2, 2]
+    assert read["merged"] == 2
+
+
+def test_without_usage_per_chunk_tokens_follow_the_text():
+    each = told([START, *(frame(piece) for piece in stream(Play(tokens=20, per_chunk=3)))])
+    last = told(
+        [START, *(frame(piece) for piece in stream(Play(tokens=20, per_chunk=3, usage="end")))]
+    )
+    assert last["n"] == each["n"] == [3, 3, 3, 3, 3, 3, 2]
+
+
+def test_usage_only_in_the_last_chunk_with_text_is_no_usage_per_chunk():
+    def content(text: str, **more: object) -> bytes:
+        choices = [{"delta": {"content": text}}]
+        return b"data: " + json.dumps({"choices": choices, **more}).encode() + b"\n\n"
+
+    usage = {"completion_tokens": 6, "prompt_tokens": 1}
+    pieces = [content("ab"), content("cd"), content("ef", usage=usage), b"data: [DONE]\n\n"]
+    read = told([START, *map(frame, pieces), b"0\r\n\r\n"])
+    assert read["error"] is None
+    assert read["n"] == [2, 2, 2]
+
+
+def test_tokens_without_text_are_told_by_the_last_usage():
+    pieces = list(stream(Play(tokens=4)))
+    usage = b'data: {"choices": [], "usage": {"completion_tokens": 6}}\n\n'
+    read = told([START, *map(frame, [*pieces[:-2], usage, pieces[-1]]), b"0\r\n\r\n"])
+    assert read["tokens_out"] == 6
+    assert read["n"] == [1, 1, 1, 1, 2]
+
+
+def test_reasoning_and_tool_calls_are_text_too():
+    deltas = [
+        b'{"reasoning_content": "hm"}',
+        b'{"tool_calls": [{"function": {"arguments": "{}"}}]}',
+    ]
+    pieces = [b'data: {"choices": [{"delta": %s}]}\n\n' % delta for delta in deltas]
+    pieces += [b'data: {"choices": [], "usage": {"completion_tokens": 2}}\n\n', b"data: [DONE]\n\n"]
+    assert told([START, *map(frame, pieces), b"0\r\n\r\n"])["n"] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("raw", "found"),
+    [
+        (b"data: a\n\ndata: b\n\n", [b"a", b"b"]),
+        (b"data:a\r\n\r\n: comment\r\ndata: b\r\n\r\n", [b"a", b"b"]),
+        (b"id: 3\ndata: a\ndata: b\n\n", [b"a\nb"]),
+        (b"\n\n\ndata: no blank line at the end", [b"no blank line at the end"]),
+    ],
+)
+def test_events(raw, found):
+    assert [data for _, _, data in events(raw)] == found
+
+
+@given(sizes=st.lists(st.integers(1, 40), min_size=1), places=st.sets(st.integers(0, 2000)))
+def test_a_chunked_body_comes_apart_where_it_was_put_together(sizes, places):
+    payload = bytes(range(256))[: sum(sizes)] * (1 + sum(sizes) // 256)
+    payload = payload[: sum(sizes)]
+    raw, at = START, 0
+    for size in sizes:
+        raw += frame(payload[at : at + size])
+        at += size
+    parsed = parse_head(raw)
+    read = read_body(raw + b"0\r\n\r\n", parsed)
+    assert read.payload == payload
+    assert read.whole
+    for inner, outer in zip(read.inner, read.outer, strict=True):
+        assert payload[inner] == raw[outer]
+    assert not read_body(raw, parsed).whole
+    assert not read_body(raw + b"0\r\n\r\nmore", parsed).whole
+
+
+def test_heads():
+    parsed = parse_head(b"HTTP/1.1 503 Busy\r\nContent-Length: 12\r\nConnection: Close\r\n\r\n")
+    assert (parsed.status, parsed.length, parsed.keep, parsed.chunked) == (503, 12, False, False)
+    assert parse_head(START).keep
+    assert not parse_head(b"HTTP/1.0 200 OK\r\ncontent-length: 1\r\n\r\n").keep
+    assert not parse_head(b"HTTP/1.1 200 OK\r\n\r\n").keep
+    assert parse_head(b"HTTP/1.1 200 OK\r\nserv") is None
+    for wrong in (b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1 two\r\n\r\n", b"HTTP/1.1\r\n\r\n"):
+        with pytest.raises(ValueError, match="not an HTTP response"):
+            parse_head(wrong)
+
+
+def test_the_kernels_stamp_is_preferred():
+    assert stamp((5.0, STAMP.pack(3, 250_000_000), b"x")) == 3.25
+    assert stamp((5.0, None, b"x")) == 5.0
+    assert stamp((5.0, b"odd", b"x")) == 5.0
+
+
+def test_the_end_mark_is_what_a_chunked_body_ends_with():
+    assert (b"x\r\n" + b"0\r\n\r\n").endswith(END)
+    assert Answer([]).error == "no response head"
