@@ -6,6 +6,7 @@ here asks about one thing and judges the answer; the judging is pure.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from datetime import timedelta
 
@@ -28,13 +29,6 @@ __all__ = ["Finding", "Level", "check"]
 NIGHT_S = 12 * 3600.0
 # nvidia-smi and a hung file system may take their time; each is cut off much earlier.
 _TIMEOUT_S = 180.0
-_HEAD = """
-limited() { if command -v timeout >/dev/null; then timeout 20 "$@"; else "$@"; fi; }
-unit_of() {
-  sed -nE 's#.*/([^/]+\\.(service|scope)).*#\\1#p' "/proc/$1/cgroup" 2>/dev/null | head -n 1
-}
-owner_of() { ps -o user=,args= -p "$1" 2>/dev/null | cut -c 1-160; }
-"""
 
 
 def check(
@@ -73,8 +67,9 @@ def check(
 
 def script(about: About, root: str) -> str:
     """All questions as one POSIX sh script. `root` is the demo host's private prefix, or empty."""
+    root = shlex.quote(root)
     parts = (
-        _HEAD,
+        _functions(about, root),
         access.questions(about),
         ours.questions(about, root),
         production.questions(about),
@@ -84,6 +79,34 @@ def script(about: About, root: str) -> str:
         machine.questions(about, root),
     )
     return "".join((*parts, "echo @@end\n"))
+
+
+def _functions(about: About, root: str) -> str:
+    """Shell functions: what several questions use: a time limit, and who a process is.
+
+    Of production's and the sweep's own units the processes are those in their control groups, of
+    any other process the unit is what its own entry under /proc says.
+    """
+    units = shlex.join((*about.production_units, about.spec.unit))
+    groups = " ".join(
+        f'{root}/sys/fs/cgroup{below}"$group"' for below in ("", "/systemd", "/unified")
+    )
+    return f"""
+limited() {{ if command -v timeout >/dev/null; then timeout 20 "$@"; else "$@"; fi; }}
+owner_of() {{ ps -o user=,args= -p "$1" 2>/dev/null | cut -c 1-160; }}
+members=$(for unit in {units}; do
+  group=$({about.systemctl} show -p ControlGroup --value -- "$unit" 2>/dev/null)
+  [ -n "$group" ] || continue
+  find {groups} -name cgroup.procs -exec cat {{}} + 2>/dev/null | sed "s/$/ $unit/"
+done)
+unit_of() {{
+  [ -n "$1" ] || return
+  known=$(printf '%s\\n' "$members" | sed -n "s/^$1 //p" | head -n 1)
+  if [ -n "$known" ]; then echo "$known"
+  else sed -nE 's#.*/([^/]+\\.(service|scope)).*#\\1#p' "/proc/$1/cgroup" 2>/dev/null | head -n 1
+  fi
+}}
+"""
 
 
 def _over_systemd(

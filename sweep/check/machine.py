@@ -30,6 +30,7 @@ class Place:
 
 
 def places(about: About, root: str) -> list[Place]:
+    """`root` is quoted for a shell."""
     runtime = f"{root}/run/user/$(id -u)" if about.spec.scope == "user" else f"{root}/run"
     found = [
         Place(f"{root}/var/tmp", "results of the client", 100, 512, ours=True),  # noqa: S108
@@ -44,7 +45,7 @@ def places(about: About, root: str) -> list[Place]:
 
 
 def questions(about: About, root: str) -> str:
-    paths = " ".join(place.path for place in places(about, shlex.quote(root)))
+    paths = " ".join(place.path for place in places(about, root))
     return f"""
 echo @@disks; for d in {paths}; do
   kib=$(limited df -Pk "$d" 2>/dev/null | tail -n 1 | awk '{{print $4}}')

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from sweep.errors import RunDirectoryError
+from sweep.errors import OutOfRoom, RunDirectoryError
 from sweep.results import files
 from sweep.results.events import Event, append_event, read_events
 from sweep.results.lock import LockState, hold, lock_state
@@ -157,8 +157,9 @@ class RunDirectory:
         self.event("begin", due=dict(due), resumed=resumed)
 
     def end(self, reason: str, exit_code: int) -> None:
-        """Say that this process stops working, and why."""
-        self.event("end", reason=reason, exit_code=exit_code)
+        """Say that this process stops working, and why; a full disk is no reason to fail here."""
+        with suppress(OutOfRoom):
+            self.event("end", reason=reason, exit_code=exit_code)
 
     def event(self, kind: str, **fields: Any) -> None:
         """Append to events.jsonl; the kinds that `status` reads are listed in `results.events`."""

@@ -15,6 +15,7 @@ from sweep.check import Finding, check, script
 from sweep.clock import SystemClock
 from sweep.host import connect
 from sweep.inventory import HostSpec
+from sweep.inventory_file import load_inventory
 from sweep.systemd.lock import Lock
 from sweep.systemd.owner import Owner
 from tests.check.made import make_about, make_plan, make_spec, said
@@ -309,3 +310,18 @@ def test_the_script_is_plain_posix_sh() -> None:
     about = make_about({"env": {"A": "it's $x"}, "user": "x y"}, production=("a.service",))
     shell = "/bin/dash" if Path("/bin/dash").exists() else "/bin/sh"
     subprocess.run([shell, "-n"], input=script(about, ""), text=True, check=True)
+
+
+def test_the_demo_host_is_fit_for_its_sweep(tmp_path: Path) -> None:
+    file = tmp_path / "inventory.yaml"
+    file.write_text(
+        "hosts: {demo: {transport: demo}}\nsweeps: {s: {host: demo, steps: 1, concurrency: 1}}\n"
+    )
+    inventory = load_inventory(file)
+    spec = inventory.hosts["demo"]
+    with connect("demo", spec) as host:
+        found = check(host, host.spec, make_plan(host.spec), SystemClock())
+    lines = said(found)
+    assert [line for line in lines if not line.startswith("ok")] == []
+    for subject in ("rights", "systemd", "python", "server", "port", "gpu", "production", "health"):
+        assert any(one.subject == subject for one in found), (subject, lines)
