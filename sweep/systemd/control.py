@@ -1,0 +1,158 @@
+"""The server's life on one host: one object for one run, put together from the parts."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from sweep.clock import Clock
+from sweep.host import Host
+from sweep.inventory import HostSpec
+from sweep.systemd import gpus
+from sweep.systemd.clearing import Clearing
+from sweep.systemd.deadman import Hold
+from sweep.systemd.facts import HostFacts, read_facts, require_usable
+from sweep.systemd.gpus import GpuMemory
+from sweep.systemd.health import Health
+from sweep.systemd.jobs import Job, Jobs
+from sweep.systemd.journal import Journal
+from sweep.systemd.lock import Lock
+from sweep.systemd.owner import Owner
+from sweep.systemd.paths import Paths
+from sweep.systemd.restore import Restored, Restorer
+from sweep.systemd.service import Service, Started
+from sweep.systemd.site import Site
+from sweep.systemd.state import UnitState
+from sweep.systemd.stopping import Stopping
+from sweep.systemd.takeover import Takeover, extend, take
+from sweep.systemd.watch import Watch
+from sweep.unit import RenderedUnit, SecretFiles
+
+
+class Systemd:
+    """One run on one host: take it, launch by launch install, start, poll and stop, restore it.
+
+    Every verb may be repeated. HostTaken means that the host gave itself back to production.
+    """
+
+    def __init__(self, host: Host, spec: HostSpec, clock: Clock, run_id: str) -> None:
+        self._host = host
+        self._spec = spec
+        self._clock = clock
+        self._run_id = run_id
+        self._held: Held | None = None
+
+    @cached_property
+    def facts(self) -> HostFacts:
+        """What the host is, as it was when first asked."""
+        return read_facts(self._host, self._spec, self._clock)
+
+    @cached_property
+    def site(self) -> Site:
+        paths = Paths(
+            self._host.root, self._spec.scope, self.facts.uid, self._run_id, self._spec.unit
+        )
+        return Site(self._host, self._spec, self._clock, paths)
+
+    def take(self, owner: Owner) -> Takeover:
+        """Lock the host, record production, arm the dead-man timer.
+
+        Raises HostRefused: locked (naming the owner), systemd too old, no rights, no linger, our
+        unit's name or a production unit is not as it must be.
+        """
+        require_usable(self._host, self._spec, self.facts)
+        lock = Lock(self._run_id, self._spec.unit, self.facts.boot_id, owner)
+        hold, takeover = take(self.site, lock, Health(self.site))
+        self._held = Held(self.site, hold, takeover)
+        return takeover
+
+    def install(self, unit: RenderedUnit, secrets: SecretFiles) -> None:
+        """Put a launch's unit in place. What is left of an earlier launch is stopped first.
+
+        Raises LaunchError (host_disk_full, exec_failed, and those of `stop`), HostTaken.
+        """
+        self._hold.install(unit, secrets, self.facts)
+
+    def start(self) -> Started:
+        """Start the installed unit; before the first start production is stopped.
+
+        A unit whose process fails at once has started, too: `poll` tells. Raises LaunchError
+        (port_in_use, exec_failed), HostTaken when the host is ours no more or production came back.
+        """
+        return self._hold.start()
+
+    def poll(self, job: Job | None = None) -> UnitState:
+        """How things stand, of a benchmark client too; renews the dead-man timer."""
+        return self._hold.watch.poll(job)
+
+    def journal(
+        self, invocation_id: str, *, ended: bool = False, lines: int | None = None
+    ) -> bytes:
+        """What one start wrote, and systemd about it; of one that ended, its last lines too."""
+        journal = Journal(self.site)
+        read = journal.read_ended if ended else journal.read
+        return read(invocation_id, lines=lines)
+
+    def stop(self) -> float:
+        """Stop the server and the clients; the seconds until the host was free again.
+
+        Raises LaunchError: hang, port_in_use, gpu_busy.
+        """
+        return self._hold.stop()
+
+    @property
+    def jobs(self) -> Jobs:
+        return self._hold.jobs
+
+    def restore(self, within_s: float | None = None) -> Restored:
+        """Stop ours, start what was recorded, wait until it serves, leave nothing behind.
+
+        Needs no `take` in this process. `within_s` defaults to the server's health time-out.
+        Raises HostError naming what did not come back.
+        """
+        within_s = self._spec.server.health_timeout_s if within_s is None else within_s
+        return self._restorer.restore("the sweep ended", within_s)
+
+    def hand_over(self) -> None:
+        """Leave stop and restore to a unit on the host, and return at once."""
+        self._restorer.request("the sweep was interrupted", forget=True)
+
+    @property
+    def _restorer(self) -> Restorer:
+        return Restorer(self.site, Health(self.site))
+
+    @property
+    def _hold(self) -> Held:
+        if self._held is None:
+            raise RuntimeError("the host was not taken: call take() first")
+        return self._held
+
+
+class Held:
+    """The parts that exist while this process holds the host."""
+
+    def __init__(self, site: Site, hold: Hold, takeover: Takeover) -> None:
+        self._site = site
+        self._hold = hold
+        self._record = takeover.record
+        self._memory = GpuMemory(site)
+        self._clearing = Clearing(site, self._memory)
+        self._service = Service(site, hold)
+        self._cards: tuple[str, ...] | None = None
+        self.watch = Watch(site, hold)
+        self.jobs = Jobs(site, hold)
+
+    def install(self, unit: RenderedUnit, secrets: SecretFiles, facts: HostFacts) -> None:
+        if self._service.is_up():
+            self.stop()
+        stops = self._service.install(unit, secrets)
+        self._record = extend(self._site, self._record, stops)
+        used = gpus.used_by(unit.argv, unit.environment, facts.gpus)
+        self._cards = tuple(card.uuid for card in used)
+
+    def start(self) -> Started:
+        self._clearing.clear(self._hold, self._record)
+        return self._service.start()
+
+    def stop(self) -> float:
+        stopping = Stopping(self._site, self._service, self.watch, self._memory)
+        return stopping.stop(self._cards, self._clearing.before() or {})

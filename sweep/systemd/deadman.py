@@ -1,0 +1,117 @@
+"""The dead-man timer: when nothing is heard of the sweep, the host restores production by itself.
+
+A transient timer starts the restore unit, which runs restore.sh; every renewal restarts the timer.
+The same unit restores when the sweep ends, so there is never more than one restore at a time.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from sweep.errors import HostError, HostTaken
+from sweep.systemd.lock import ACTIVE, Lock, holds_exactly
+from sweep.systemd.site import Site, properties, quote, text
+
+# armed: the timer runs and the lock is ours. fired: restore.sh was started. gone: neither.
+DeadMan = Literal["armed", "fired", "gone"]
+
+# How often the timer is renewed: a small part of its time, so that little of it is lost.
+_RENEWALS = 20
+
+
+class Hold:
+    """This process's hold on the host, from the lock and the armed timer to the restore."""
+
+    def __init__(self, site: Site, lock: Lock) -> None:
+        self._site = site
+        self._mine = holds_exactly(site.paths, lock.line)
+        self._renewed_at = float("-inf")
+
+    def arm(self) -> None:
+        """Start the timer, or renew it. What an earlier restore of this run left is history."""
+        run = quote(self._site.paths.run)
+        script = f"rm -f {run}/restoring {run}/restored {run}/why\n{self._arm()} && echo @@armed"
+        result = self._site.run(script)
+        if b"@@armed" not in result.stdout:
+            raise HostError(
+                f"{self._site.host.name}: could not arm the dead-man timer: {result.tail(3)}"
+            )
+        self._renewed_at = self._site.clock.monotonic()
+
+    def guard(self) -> str:
+        """The head of a script that changes something: it ends at once when the host is not ours.
+
+        Its answer is to be given to `require`.
+        """
+        restoring = quote(f"{self._site.paths.run}/restoring")
+        return f"if [ -e {restoring} ] || ! {self._mine}; then echo @@taken; exit 0; fi"
+
+    def require(self, answer: dict[str, bytes]) -> None:
+        """Raise HostTaken when a script's guard found that the host is not ours any more."""
+        if "taken" in answer:
+            raise HostTaken(
+                f"{self._site.host.name}: run {self._site.paths.run_id} holds this host no more: "
+                "its dead-man timer or `sweep restore` gave it back to production; "
+                "go on with `sweep resume`"
+            )
+
+    @property
+    def due(self) -> bool:
+        """Is it time to renew the timer?"""
+        silent_s = self._site.clock.monotonic() - self._renewed_at
+        return silent_s >= self._site.spec.deadman_s / _RENEWALS
+
+    def renewal(self) -> str:
+        """Part of a poll: renews the timer when that is due, and tells how things stand.
+
+        The timer may fire between our look and our renewal; systemd does one after the other, so
+        a second look finds the restore unit started, and the timer is taken back.
+        """
+        site, paths = self._site, self._site.paths
+        due = self.due
+        restoring = quote(f"{paths.run}/restoring")
+        fired = f"""[ -e {restoring} ] || case $({site.systemctl} show -p ActiveState \\
+    -- {paths.restore_unit}) in *={"|*=".join(ACTIVE)}) ;; *) false ;; esac"""
+        renew = f"{self._arm()} >/dev/null 2>&1" if due else ":"
+        if due:
+            self._renewed_at = site.clock.monotonic()
+        return f"""
+echo @@deadman
+fired() {{ {fired}; }}
+if fired; then echo fired
+elif ! {self._mine}; then echo gone
+else
+  {renew}
+  if fired; then {site.systemctl} stop {paths.timer} 2>/dev/null; echo fired
+  else {site.systemctl} show -p ActiveState -- {paths.timer}
+  fi
+fi
+"""
+
+    def state(self, section: bytes | None) -> DeadMan:
+        """What the section `deadman` of a poll says."""
+        said = text(section)
+        if said == "fired":
+            return "fired"
+        return "armed" if properties(section).get("ActiveState") in ACTIVE else "gone"
+
+    def _arm(self) -> str:
+        site, paths = self._site, self._site.paths
+        # A unit that another one names stays loaded after it ended, with its result and its
+        # invocation id; the timer is that other one for the unit under test.
+        new = (
+            f"{site.systemd_run} --unit={paths.timer.removesuffix('.timer')} "
+            f"--on-active={site.spec.deadman_s:g}s --timer-property=AccuracySec=1s "
+            f"--timer-property=After={quote(paths.unit)} {restore_properties(site)}"
+        )
+        return f"{{ {site.systemctl} restart {paths.timer} 2>/dev/null || {new}; }}"
+
+
+def restore_properties(site: Site) -> str:
+    """The end of a systemd-run command line that makes the restore unit.
+
+    KillMode: what production's own start command leaves running must outlive the restore.
+    """
+    description = quote(f"sweep: give the host back after run {site.paths.run_id}")
+    script = quote(site.paths.restore_script)
+    return f"--property=KillMode=process --description={description} /bin/sh {script}"

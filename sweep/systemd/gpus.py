@@ -1,0 +1,177 @@
+"""GPUs as nvidia-smi shows them: who holds memory, and waiting until ours is given back.
+
+Everything here does nothing on a host without nvidia-smi.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sweep.errors import LaunchError
+from sweep.systemd.site import Site, text
+
+_SMI = "nvidia-smi --format=csv,noheader,nounits"
+_HAS_SMI = "command -v nvidia-smi >/dev/null 2>&1"
+QUERY = f"{_HAS_SMI} && {_SMI} --query-gpu=index,uuid,name,driver_version,memory.used 2>/dev/null"
+
+# A CUDA context that is left over holds several hundred MiB; the driver's own noise is a few.
+TOLERANCE_MIB = 256
+STABLE_READINGS = 2
+INTERVAL_S = 0.4
+
+# One pid a line: gpu uuid, pid, MiB, then user and command line where we may see them.
+_HOLDERS = f"""
+{_HAS_SMI} && {_SMI} --query-compute-apps=gpu_uuid,pid,used_memory 2>/dev/null |
+while IFS=', ' read -r uuid pid used; do
+  printf '%s,%s,%s,%s\\n' "$uuid" "$pid" "$used" "$(ps -o user=,args= -p "$pid" 2>/dev/null)"
+done
+"""
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One card. memory_used_mib is None where the driver does not say (unified memory)."""
+
+    index: int
+    name: str
+    uuid: str
+    driver: str
+    memory_used_mib: int | None
+
+
+def parse(output: bytes) -> tuple[Gpu, ...]:
+    """The output of `QUERY`. Lines that are not a card (a driver's complaint) are left out."""
+    found = []
+    for row in csv.reader(text(output).splitlines(), skipinitialspace=True):
+        if len(row) == 5 and row[0].isdigit():
+            index, uuid, name, driver, used = row
+            memory = int(used) if used.isdigit() else None
+            found.append(Gpu(int(index), name, uuid, driver, memory))
+    return tuple(found)
+
+
+def to_bytes(readings: Sequence[Gpu]) -> bytes:
+    """Memory readings as they are kept on the host: {uuid: MiB}."""
+    return json.dumps(_memory(readings)).encode()
+
+
+def used_by(
+    argv: Sequence[str], environment: Mapping[str, str], cards: Sequence[Gpu]
+) -> tuple[Gpu, ...]:
+    """The cards an SGLang command line uses: CUDA_VISIBLE_DEVICES, then base id, step, tp, pp, dp.
+
+    As 0.5.23 counts them (srt/entrypoints/engine.py): rank r runs on base_gpu_id + r * gpu_id_step;
+    dp multiplies the cards unless dp attention shares those of tp. Cards are taken in nvidia-smi's
+    order, which is CUDA's too unless cards of several kinds are mixed.
+    """
+    visible = _visible(environment.get("CUDA_VISIBLE_DEVICES"), cards)
+    ranks = _number(argv, ("--tensor-parallel-size", "--tp-size", "--tp"), 1)
+    ranks *= _number(argv, ("--pipeline-parallel-size", "--pp-size"), 1)
+    if "--enable-dp-attention" not in argv:
+        ranks *= _number(argv, ("--data-parallel-size", "--dp-size", "--dp"), 1)
+    first = _number(argv, ("--base-gpu-id",), 0)
+    step = max(1, _number(argv, ("--gpu-id-step",), 1))
+    return tuple(visible[first : first + ranks * step : step])
+
+
+def _visible(setting: str | None, cards: Sequence[Gpu]) -> Sequence[Gpu]:
+    if setting is None:
+        return cards
+    chosen = []
+    for word in filter(None, (part.strip() for part in setting.split(","))):
+        match = [card for card in cards if word == str(card.index) or card.uuid.startswith(word)]
+        if not match:
+            break  # CUDA ignores everything from the first word that is no card
+        chosen.append(match[0])
+    return chosen
+
+
+def _number(argv: Sequence[str], names: tuple[str, ...], default: int) -> int:
+    """The last value of a flag that has several spellings, in both forms, as argparse takes it."""
+    found = default
+    for word, following in zip(argv, [*argv[1:], ""], strict=True):
+        name, equals, value = word.partition("=")
+        if name in names:
+            value = value if equals else following
+            found = int(value) if value.isdigit() else found
+    return found
+
+
+class GpuMemory:
+    """Readings of the cards of one host, and waiting on them."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    def read(self) -> tuple[Gpu, ...]:
+        return parse(self._site.run(QUERY).stdout)
+
+    def settle(self, deadline_s: float) -> tuple[Gpu, ...]:
+        """Read until nothing changes any more, or the deadline: the last reading."""
+        clock = self._site.clock
+        until = clock.monotonic() + deadline_s
+        last = self.read()
+        stable = 1
+        while last and stable < STABLE_READINGS and clock.monotonic() < until:
+            clock.sleep(INTERVAL_S)
+            now = self.read()
+            stable = stable + 1 if _same(_memory(now), _memory(last)) else 1
+            last = now
+        return last
+
+    def wait_until_free(
+        self, uuids: Sequence[str], before: Mapping[str, int], deadline_s: float
+    ) -> None:
+        """Wait until these cards hold what they held before; else LaunchError gpu_busy."""
+        clock = self._site.clock
+        until = clock.monotonic() + deadline_s
+        limits = {uuid: mib for uuid, mib in before.items() if uuid in uuids}
+        stable = 0
+        while limits and stable < STABLE_READINGS:
+            held = above(self.read(), limits)
+            stable = 0 if held else stable + 1
+            if held and clock.monotonic() >= until:
+                raise LaunchError("gpu_busy", self._busy(held, limits, deadline_s))
+            if stable < STABLE_READINGS:
+                clock.sleep(INTERVAL_S)
+
+    def _busy(self, held: Sequence[Gpu], limits: Mapping[str, int], waited_s: float) -> str:
+        cards = ", ".join(
+            f"GPU {gpu.index} holds {gpu.memory_used_mib} MiB (before our first start: "
+            f"{limits[gpu.uuid]} MiB)"
+            for gpu in held
+        )
+        holders = [
+            f"pid {pid} ({owner or 'not visible to us'}, {used} MiB)"
+            for uuid, pid, used, owner in self._holders()
+            if uuid in {gpu.uuid for gpu in held}
+        ]
+        who = "; held by " + ", ".join(holders) if holders else "; nobody to be seen holds it"
+        return f"{waited_s:.0f} s after the stop {cards}{who}"
+
+    def _holders(self) -> list[tuple[str, str, str, str]]:
+        lines = text(self._site.run(_HOLDERS).stdout).splitlines()
+        rows = [line.split(",", 3) for line in lines]
+        return [(row[0], row[1], row[2], row[3].strip()) for row in rows if len(row) == 4]
+
+
+def _same(one: Mapping[str, int], other: Mapping[str, int]) -> bool:
+    return all(abs(mib - other.get(uuid, 0)) <= TOLERANCE_MIB for uuid, mib in one.items())
+
+
+def _memory(readings: Sequence[Gpu]) -> dict[str, int]:
+    return {gpu.uuid: gpu.memory_used_mib for gpu in readings if gpu.memory_used_mib is not None}
+
+
+def above(readings: Sequence[Gpu], limits: Mapping[str, int]) -> list[Gpu]:
+    """The cards that hold more than their limit and the tolerance; others do not matter."""
+    return [
+        gpu
+        for gpu in readings
+        if gpu.memory_used_mib is not None
+        and gpu.uuid in limits
+        and gpu.memory_used_mib > limits[gpu.uuid] + TOLERANCE_MIB
+    ]

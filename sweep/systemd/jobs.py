@@ -1,0 +1,149 @@
+"""Benchmark clients on the host: transient units whose output lies on disk there.
+
+A lost connection costs nothing: the client goes on, and its files wait to be fetched.
+
+    {work}/JOB/           0700, of the user the client runs as; the client's working directory
+        run.sh            the command
+        stdout, stderr    what it wrote
+        exit              its exit status, written last
+        ...               the files it was given and those it made
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sweep.errors import HostError
+from sweep.systemd.deadman import Hold
+from sweep.systemd.lock import ACTIVE
+from sweep.systemd.paths import require_name
+from sweep.systemd.service import as_launch_error
+from sweep.systemd.site import Site, properties, quote, text
+from sweep.systemd.state import JobState
+
+_STOP_S = 10
+
+
+@dataclass(frozen=True)
+class Job:
+    """One client. `directory` is on the host."""
+
+    name: str
+    unit: str
+    directory: str
+
+
+class Jobs:
+    """The benchmark clients of one run."""
+
+    def __init__(self, site: Site, hold: Hold) -> None:
+        self._site = site
+        self._hold = hold
+
+    def job(self, name: str) -> Job:
+        """The job of that name, started or not."""
+        return Job(name, self._site.paths.job_unit(name), self._site.paths.job(name))
+
+    def start(
+        self, name: str, argv: Sequence[str], files: Mapping[str, bytes], *, user: str | None = None
+    ) -> Job:
+        """Start a client with these files in its directory, which is where it runs.
+
+        A job that was started before is left as it is. `user` None: whoever our scripts run as.
+        Raises HostTaken, LaunchError host_disk_full, HostError when systemd refuses.
+        """
+        job = self.job(name)
+        if not self._make(job):
+            return job
+        try:
+            for file, content in {**files, "run.sh": _command(job, argv)}.items():
+                self._site.host.put(f"{job.directory}/{require_name(file)}", content, mode=0o600)
+        except HostError as error:
+            raise as_launch_error(error) from error
+        answer = self._site.ask(f"start the benchmark client {name}", self._start_script(job, user))
+        self._hold.require(answer)
+        return job
+
+    def state(self, job: Job) -> JobState:
+        answer = self._site.ask("look at the benchmark client", job_script(self._site, job))
+        return job_state(answer)
+
+    def read(self, job: Job, name: str) -> bytes | None:
+        """A file of the job's directory; None: it is not there."""
+        return self._site.host.read(f"{job.directory}/{require_name(name)}")
+
+    def stop(self, job: Job) -> None:
+        """End the client with all its processes; its files stay."""
+        self._site.run(f"{self._site.systemctl} stop {job.unit} 2>/dev/null; :")
+
+    def forget(self, job: Job) -> None:
+        """Remove the job's files from the host: they have been fetched, or nobody wants them."""
+        self.stop(job)
+        self._site.run(
+            f"rm -rf {quote(job.directory)} {quote(f'{self._site.paths.run}/jobs/{job.unit}')}"
+        )
+
+    def _make(self, job: Job) -> bool:
+        """Make the directory, ours until everything lies in it; False: the job was started."""
+        directory = quote(job.directory)
+        answer = self._site.ask("make the benchmark client's directory", f"""
+{self._hold.guard()}
+if {self._was_started(job)}; then echo @@started; exit 0; fi
+umask 077
+mkdir -p {directory} && : > {quote(f"{self._site.paths.run}/jobs/{job.unit}")}
+""")  # fmt: skip
+        self._hold.require(answer)
+        return "started" not in answer
+
+    def _was_started(self, job: Job) -> str:
+        """A shell command that succeeds for a client that runs or has ended."""
+        return f"""{{ [ -e {quote(job.directory)}/exit ] ||
+  {self._site.systemctl} show -p ActiveState -- {job.unit} | grep -qv =inactive; }}"""
+
+    def _start_script(self, job: Job, user: str | None) -> str:
+        site, directory = self._site, quote(job.directory)
+        as_user, own = "", ""
+        if user is not None and site.spec.scope == "system":
+            as_user = f"--property=User={quote(user)}"
+            own = f"chown -R -- {quote(user)} {directory} || exit"
+        return f"""
+{self._hold.guard()}
+if {self._was_started(job)}; then exit 0; fi
+{own}
+{site.systemd_run} --unit={job.unit} --property=TimeoutStopSec={_STOP_S} {as_user} \\
+  --description={quote(f"sweep: benchmark client {job.name}")} /bin/sh {directory}/run.sh
+"""
+
+
+def _command(job: Job, argv: Sequence[str]) -> bytes:
+    """run.sh. The words go through a file: systemd-run's own quoting of them differs by version."""
+    return f"""cd {quote(job.directory)} || exit
+umask 077
+{quote(*argv)} </dev/null >stdout 2>stderr
+status=$?
+echo $status > exit.new && mv -f exit.new exit
+exit $status
+""".encode()
+
+
+def job_script(site: Site, job: Job) -> str:
+    """The sections job, exit and progress: part of a poll."""
+    directory = quote(job.directory)
+    return f"""
+echo @@job; {site.systemctl} show -p ActiveState -- {job.unit}
+echo @@exit; cat {directory}/exit 2>/dev/null
+echo @@progress; tail -c 400 {directory}/stderr 2>/dev/null; echo
+"""
+
+
+def job_state(answer: Mapping[str, bytes]) -> JobState:
+    """The sections of `job_script` as a value.
+
+    The unit is looked at before the file: a unit that is gone has written its status by then.
+    """
+    active = properties(answer.get("job")).get("ActiveState", "")
+    status = text(answer.get("exit"))
+    lines = text(answer.get("progress")).replace("\r", "\n").split("\n")
+    running = not status and active in (*ACTIVE, "deactivating")
+    return JobState(running, int(status) if status.isdigit() else None, lines[-1].strip())

@@ -1,0 +1,61 @@
+"""Runs that still have something on a host: for `sweep restore`, and for whoever comes next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sweep.clock import Clock
+from sweep.host import Host
+from sweep.inventory import HostSpec
+from sweep.systemd.lock import read_lock, why_dead
+from sweep.systemd.owner import Owner
+from sweep.systemd.paths import Paths
+from sweep.systemd.production import read_record
+from sweep.systemd.site import Site, quote, text
+
+
+@dataclass(frozen=True)
+class HostRun:
+    """A run with a record on a host.
+
+    owes      what it found serving and has to start again; "nothing" when production was down
+    restored  the host has started that again
+    owner     whoever has the host for this run, when the lock is of it
+    dead      why that owner is held for dead; None: it may be alive
+    """
+
+    run_id: str
+    owes: str
+    restored: bool
+    owner: str | None = None
+    dead: str | None = None
+
+
+def runs(site: Site, *, restored: bool) -> list[str]:
+    """Runs with a record on this host, this one among them."""
+    answer = site.run(f"""
+for run in {quote(site.paths.state)}/*/; do
+  [ -e "$run/record.json" ] && [ {"-e" if restored else "! -e"} "$run/restored" ] && basename "$run"
+done
+:""")  # fmt: skip
+    return text(answer.stdout).split()
+
+
+def runs_on(host: Host, spec: HostSpec, clock: Clock) -> tuple[HostRun, ...]:
+    """Every run that left a record on the host, with who holds the host. Changes nothing."""
+    # Any run will do to find the others: their places differ by the name alone.
+    paths = Paths(host.root, spec.scope, int(host.run("id -u").text), "r", spec.unit)
+    site = Site(host, spec, clock, paths)
+    boot_id = site.run(site.boot_id).text.strip()
+    found = read_lock(site)
+    me = Owner.here(clock.now())
+    listed = []
+    for restored in (False, True):
+        for run_id in runs(site, restored=restored):
+            record = read_record(site, paths.of_run(run_id))
+            one = HostRun(run_id, record.names if record else "nothing", restored)
+            if found is not None and found.lock.run_id == run_id:
+                dead = why_dead(found, me, boot_id)
+                one = HostRun(run_id, one.owes, restored, found.lock.owner.text, dead)
+            listed.append(one)
+    return tuple(listed)

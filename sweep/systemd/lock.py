@@ -1,0 +1,205 @@
+"""One sweep on a host at a time: the lock, and when its owner is held for dead.
+
+A lock is a file that appears whole (`ln`), so whoever reads it reads all of it. Its owner is dead
+when the host was started anew, when it was a process of this machine that is gone, or when its
+dead-man timer is armed no more. A dead owner's lock is replaced by the one who first claims it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sweep.errors import HostRefused
+from sweep.systemd.owner import Owner, process_started
+from sweep.systemd.paths import Paths
+from sweep.systemd.site import Site, properties, quote, text
+
+# Between taking the lock and arming the timer lie a few scripts: so long nobody doubts the owner.
+YOUNG_MIN = 2
+ACTIVE = ("active", "activating", "reloading")
+
+
+@dataclass(frozen=True)
+class Lock:
+    """The lock file's content. `host_boot_id` is of the host that is locked."""
+
+    run_id: str
+    unit: str
+    host_boot_id: str
+    owner: Owner
+
+    @property
+    def line(self) -> bytes:
+        """The file's one line, without its end."""
+        return json.dumps(dataclasses.asdict(self)).encode()
+
+    @classmethod
+    def parse(cls, content: bytes) -> Lock:
+        """Raises ValueError for anything else than a lock."""
+        try:
+            values = json.loads(content)
+            owner = Owner(**values.pop("owner"))
+            return cls(owner=owner, **values)
+        except (TypeError, KeyError, AttributeError) as error:
+            raise ValueError(f"not a lock: {content[:200]!r}") from error
+
+
+@dataclass(frozen=True)
+class Found:
+    """A lock that stands, and what the host knows about its owner's timer."""
+
+    lock: Lock
+    line: bytes
+    young: bool
+    timer_armed: bool
+    restoring: bool
+
+
+Started = Callable[[int], str | None]
+
+
+def why_dead(
+    found: Found, me: Owner, boot_id: str, started: Started = process_started
+) -> str | None:
+    """Why the lock's owner is held for dead, or None: it may be alive."""
+    owner = found.lock.owner
+    if found.lock.host_boot_id != boot_id:
+        return "the host was started anew since"
+    if owner.machine == me.machine:
+        if owner.boot_id != me.boot_id:
+            return "this machine was started anew since"
+        if started(owner.pid) != owner.pid_started:
+            return f"its process {owner.pid} is gone"
+        return None
+    if not found.timer_armed and not found.young:
+        return "its dead-man timer is armed no more"
+    return None
+
+
+def holds(paths: Paths) -> str:
+    """A shell command that succeeds while the lock is of this run, whichever process took it."""
+    mark = json.dumps({"run_id": paths.run_id})[1:-1]
+    return f"grep -qsF {quote(mark)} {quote(paths.lock)}"
+
+
+def holds_exactly(paths: Paths, line: bytes) -> str:
+    """A shell command that succeeds while the lock is this process's own."""
+    return f"grep -qsxF {quote(line.decode())} {quote(paths.lock)}"
+
+
+def release(site: Site) -> None:
+    """Give up the lock, if it is of this run."""
+    lock = quote(site.paths.lock)
+    site.ask("release the lock", f"if {holds(site.paths)}; then rm -f {lock}; fi")
+
+
+def take_lock(site: Site, mine: Lock) -> tuple[Lock, str | None]:
+    """Lock the host for this run: the lock that stands, and why a former owner is held for dead.
+
+    Taking the lock twice is fine. Raises HostRefused naming an owner that may be alive, or while
+    the host is being restored.
+    """
+    found = _place(site, mine)
+    if found is None:
+        return mine, None
+    if found.lock.run_id == mine.run_id and found.lock.owner.is_same_process(mine.owner):
+        return found.lock, None
+    reason = why_dead(found, mine.owner, mine.host_boot_id)
+    owner = found.lock.owner
+    if found.restoring:
+        raise HostRefused(
+            f"{site.host.name}: run {found.lock.run_id} is giving the host back right now; "
+            "try again when production serves"
+        )
+    if reason is None:
+        raise HostRefused(
+            f"{site.host.name}: taken by run {found.lock.run_id} of {owner.text} since "
+            f"{owner.started}; wait for it, end it with `sweep stop {found.lock.run_id}` there, or "
+            f"give the host back with `sweep restore {site.host.name}`"
+        )
+    _replace(site, mine, found)
+    former = f"run {found.lock.run_id} of {owner.text}, begun {owner.started}"
+    return mine, f"took over from {former}: {reason}"
+
+
+def read_lock(site: Site) -> Found | None:
+    """The lock that stands on this host, whoever's it is."""
+    content = site.host.read(site.paths.lock)
+    return _look(site, content) if content else None
+
+
+def _place(site: Site, mine: Lock) -> Found | None:
+    """Put our lock there unless one stands; None: it is ours now."""
+    paths = site.paths
+    new, lock = quote(f"{paths.state}/new-{paths.run_id}"), quote(paths.lock)
+    script = f"""
+umask 022
+mkdir -p {quote(paths.state)} && rm -f {new} && cat > {new} || exit
+if ln {new} {lock} 2>/dev/null || cmp -s {new} {lock}
+then echo @@mine
+else echo @@lock; cat {lock}
+fi
+rm -f {new}
+"""
+    while True:
+        answer = site.ask("lock the host", script, stdin=mine.line + b"\n")
+        if "mine" in answer:
+            return None
+        # Nothing to read: released between the two commands, so try again.
+        if answer["lock"].strip():
+            return _look(site, answer["lock"])
+
+
+def _look(site: Site, content: bytes) -> Found:
+    try:
+        lock = Lock.parse(content)
+        theirs = site.paths.of_run(lock.run_id)
+    except ValueError as error:
+        raise HostRefused(
+            f"{site.host.name}: {site.paths.lock} is not a lock of this version ({error}); "
+            "make sure no sweep runs there and remove it"
+        ) from error
+    seen = site.ask("look at the lock's owner", _owner_script(site, theirs))
+    return Found(
+        lock=lock,
+        line=content.strip(),
+        young=not text(seen.get("old")),
+        timer_armed=properties(seen.get("timer")).get("ActiveState") in ACTIVE,
+        restoring=properties(seen.get("restore")).get("ActiveState") in ACTIVE,
+    )
+
+
+def _owner_script(site: Site, theirs: Paths) -> str:
+    return f"""
+echo @@old; find {quote(theirs.lock)} -mmin +{YOUNG_MIN} 2>/dev/null
+echo @@timer; {site.systemctl} show -p ActiveState -- {theirs.timer}
+echo @@restore; {site.systemctl} show -p ActiveState -- {theirs.restore_unit}
+"""
+
+
+def _replace(site: Site, mine: Lock, dead: Found) -> None:
+    """Put our lock in the dead one's place. Of several who try, the first to claim it wins."""
+    paths = site.paths
+    lock, state = quote(paths.lock), paths.state
+    new, old = quote(f"{state}/new-{paths.run_id}"), quote(f"{state}/old-{paths.run_id}")
+    claim = quote(f"{state}/claim-{hashlib.sha256(dead.line).hexdigest()[:16]}")
+    script = f"""
+umask 022
+find {quote(state)} -name 'claim-*' -mmin +1 -exec rm -f {{}} +
+rm -f {new} && cat > {new} || exit
+printf '%s\\n' {quote(dead.line.decode())} > {old}
+if ln {new} {claim} 2>/dev/null || cmp -s {new} {claim}; then
+  if cmp -s {old} {lock}; then mv -f {claim} {lock}; else rm -f {claim}; fi
+fi
+cmp -s {new} {lock} && echo @@mine
+rm -f {new} {old}
+"""
+    if "mine" not in site.ask("take over the lock", script, stdin=mine.line + b"\n"):
+        raise HostRefused(
+            f"{site.host.name}: another sweep took the host over at this moment; "
+            "try again to see whose it is"
+        )

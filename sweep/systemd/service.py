@@ -1,0 +1,204 @@
+"""The server under test: its unit installed, started, stopped, and nothing of it left running."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sweep.errors import HostError, HostRefused, HostTaken, LaunchError
+from sweep.host.verbs import TIMED_OUT
+from sweep.systemd.deadman import Hold
+from sweep.systemd.production import production_units
+from sweep.systemd.site import Site, names, properties, quote, text
+from sweep.systemd.state import Listener, UnitState, listeners, port_script
+from sweep.unit import RenderedUnit, SecretFiles
+
+_START_TIMEOUT_S = 120.0
+_NO_ROOM = "No space left on device"
+
+
+@dataclass(frozen=True)
+class Started:
+    """One start of the unit, by systemd's invocation id. `started_at` is of our clock."""
+
+    invocation_id: str
+    started_at: datetime
+
+
+class Service:
+    """Our unit on one host, for the run that holds the host."""
+
+    def __init__(self, site: Site, hold: Hold) -> None:
+        self._site = site
+        self._hold = hold
+        self._secrets: SecretFiles | None = None
+
+    def is_up(self) -> bool:
+        """Is anything of our unit left from an earlier launch? Raises HostTaken."""
+        site = self._site
+        answer = site.ask("look at our unit", f"""
+{self._hold.guard()}
+echo @@unit; {site.systemctl} show -p ActiveState -- {quote(site.paths.unit)}
+""")  # fmt: skip
+        self._hold.require(answer)
+        return properties(answer["unit"])["ActiveState"] not in ("inactive", "failed")
+
+    def install(self, unit: RenderedUnit, secret_files: SecretFiles) -> tuple[str, ...]:
+        """Put the unit and its secrets in place; the units that starting it would stop.
+
+        Raises LaunchError: host_disk_full, or exec_failed when systemd does not take the unit;
+        HostRefused when somebody's drop-in would change it.
+        """
+        site, paths = self._site, self._site.paths
+        if unit.name != paths.unit:
+            raise ValueError(f"rendered for {unit.name}, this host's unit is {paths.unit}")
+        try:
+            site.host.put(paths.unit_file, unit.text.encode(), mode=0o644)
+            self._put_secrets(secret_files)
+        except HostError as error:
+            raise as_launch_error(error) from error
+        answer = site.ask("load our unit", f"""
+{self._own_secrets()}
+{site.systemctl} daemon-reload || exit
+echo @@unit
+{site.systemctl} show -p LoadState -p LoadError -p FragmentPath -p Conflicts -p DropInPaths \\
+  -- {paths.unit}
+""")  # fmt: skip
+        shown = properties(answer["unit"])
+        if shown["LoadState"] != "loaded" or shown["FragmentPath"] != paths.unit_file:
+            why = shown.get("LoadError") or f"{shown['LoadState']} from {shown['FragmentPath']}"
+            raise LaunchError("exec_failed", f"systemd does not load {paths.unit}: {why}")
+        self._require_unchanged(shown.get("DropInPaths", ""))
+        return tuple(name for name in names(shown["Conflicts"]) if name != "shutdown.target")
+
+    def start(self) -> Started:
+        """Start the unit once, though the connection may break meanwhile.
+
+        Raises HostTaken (not ours any more, or production was started), LaunchError port_in_use,
+        or exec_failed when systemd did not even try.
+        """
+        site = self._site
+        script = self._start_script(secrets.token_hex(8))
+        started_at = site.clock.now()
+        result = site.run(script, timeout_s=_START_TIMEOUT_S)
+        if result.exit_status == TIMED_OUT:
+            # systemd still works on it; the same script only asks now.
+            result = site.run(script)
+        return self._started(site.answer("start our unit", result), started_at)
+
+    def _started(self, answer: dict[str, bytes], started_at: datetime) -> Started:
+        site = self._site
+        self._hold.require(answer)
+        if "preempted" in answer:
+            raise HostTaken(
+                f"{site.host.name}: somebody started {text(answer['preempted'])}; "
+                "production is left running"
+            )
+        if "port" in answer:
+            raise LaunchError("port_in_use", self.port_owner(listeners(answer["port"])))
+        shown = properties(answer.get("unit"))
+        if not shown.get("InvocationID"):
+            why = text(answer.get("said")) or f"it is {shown.get('ActiveState', 'unknown')}"
+            raise LaunchError("exec_failed", f"systemd did not start {site.paths.unit}: {why}")
+        return Started(shown["InvocationID"], started_at)
+
+    def request_stop(self) -> None:
+        """Ask systemd to stop the unit and the run's benchmark clients; do not wait."""
+        site, paths = self._site, self._site.paths
+        site.run(f"""
+for job in {quote(paths.run)}/jobs/*; do
+  [ -e "$job" ] && {site.systemctl} stop "${{job##*/}}" 2>/dev/null
+done
+{site.systemctl} stop --no-block {quote(paths.unit)} 2>/dev/null
+:""")
+
+    def reset_failed(self) -> None:
+        """After a stop that we asked for, failed means nothing: SGLang may end by SIGKILL."""
+        self._site.run(
+            f"{self._site.systemctl} reset-failed {quote(self._site.paths.unit)} 2>/dev/null; :"
+        )
+
+    def left_over(self, state: UnitState, waited_s: float) -> str:
+        """What of our unit did not end, for a message."""
+        pids = sorted({*state.cgroup_pids, *(one.pid for one in state.listeners if one.pid)})
+        seen = f"ps -o pid=,user=,args= -p {','.join(map(str, pids))}" if pids else ":"
+        shown = text(self._site.run(seen).stdout).splitlines()
+        who = "; ".join(" ".join(line.split())[:200] for line in shown)
+        return (
+            f"{waited_s:.0f} s after the stop {self._site.paths.unit} is {state.active} "
+            f"({state.sub}); still there: {who or 'no process to be seen'}"
+        )
+
+    def _require_unchanged(self, drop_ins: str) -> None:
+        unit = self._site.paths.unit
+        edits = [path for path in drop_ins.split() if f"/{unit}.d/" in path]
+        if edits:
+            raise HostRefused(
+                f"{self._site.host.name}: {', '.join(edits)} changes {unit} behind the tool's "
+                "back; remove it, or name another unit in hosts.*.unit of the inventory"
+            )
+
+    def _put_secrets(self, files: SecretFiles) -> None:
+        """The same for every launch of a run, so sent once."""
+        if files == self._secrets:
+            return
+        paths = self._site.paths
+        for path, content in ((paths.secrets_env, files.env), (paths.secrets_config, files.config)):
+            if content is not None:
+                self._site.host.put(path, content, mode=0o600)
+        self._secrets = files
+
+    def _own_secrets(self) -> str:
+        """The flags' file is read by SGLang itself, so it belongs to the server's user."""
+        user, config = self._site.spec.server.user, quote(self._site.paths.secrets_config)
+        if user is None or self._site.spec.scope == "user":
+            return ""
+        return f"if [ -e {config} ]; then chown -- {quote(user)} {config} || exit; fi"
+
+    def _start_script(self, token: str) -> str:
+        """Run twice with the same token, the second run only tells what the first has done.
+
+        The mark keeps the token and the invocation id from before: an id that is another one now
+        is of this very start, however it ended meanwhile.
+        """
+        site, paths = self._site, self._site.paths
+        unit, mark = quote(paths.unit), quote(paths.start_mark)
+        production = quote(*production_units(site))
+        return f"""
+{self._hold.guard()}
+show() {{ {site.systemctl} show -p InvocationID -p ActiveState -p MainPID -- {unit}; }}
+now=$(show | sed -n 's/^InvocationID=//p')
+read -r token since before < {mark} 2>/dev/null
+if [ "${{token-}}" != {token} ] || [ -z "$now" ] || [ "$now" = "${{before-}}" ]; then
+  for one in {production}; do
+    case $({site.systemctl} show -p ActiveState -- "$one") in
+      *=active|*=activating|*=reloading) echo @@preempted; echo "$one"; exit 0 ;;
+    esac
+  done
+  taken=$({port_script(site)})
+  if [ -n "$taken" ]; then echo @@port; printf '%s\\n' "$taken"; exit 0; fi
+  {site.systemctl} reset-failed {unit} 2>/dev/null
+  echo "{token} $(date +%s) $now" > {mark} || exit
+  echo @@said; {site.systemctl} start {unit} 2>&1
+fi
+echo @@unit; show
+"""
+
+    def port_owner(self, found: Sequence[Listener]) -> str:
+        """Who has the server's port, and what to do about it, for a message."""
+        site = self._site
+        port = site.spec.server.port
+        advice = "end it, or name another port in hosts.*.server.port of the inventory"
+        owners = []
+        for one in found:
+            line = f"ps -o user=,args= -p {one.pid}" if one.pid else ":"
+            user, _, command = text(site.run(line).stdout).partition(" ")
+            owners.append(f"{one.text}, user {user}: {command.strip()[:200]}" if user else one.text)
+        return f"port {port} is taken by {'; '.join(owners)}; {advice}"
+
+
+def as_launch_error(error: HostError) -> HostError | LaunchError:
+    """A full disk costs a launch; other trouble stays what it is."""
+    return LaunchError("host_disk_full", str(error)) if _NO_ROOM in str(error) else error

@@ -1,0 +1,173 @@
+"""Taking a host: lock it, write down what production is, arm the dead-man timer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sweep.errors import HostRefused, SweepError
+from sweep.systemd.deadman import Hold
+from sweep.systemd.health import Health
+from sweep.systemd.leftovers import runs
+from sweep.systemd.lock import Lock, release, take_lock
+from sweep.systemd.paths import Paths
+from sweep.systemd.production import (
+    Record,
+    Seen,
+    look,
+    production_units,
+    read_record,
+    require_production,
+    restore_script,
+    runs_by_command,
+)
+from sweep.systemd.site import Site, properties, quote, text
+
+# Taking over from a dead run ends its server, which may take its whole stop time.
+_CLEAN_UP_TIMEOUT_S = 300
+
+
+@dataclass(frozen=True)
+class Takeover:
+    """What was found. `record` has to serve again in the end; `notes` are for the person."""
+
+    record: Record
+    notes: tuple[str, ...]
+
+
+def take(site: Site, mine: Lock, health: Health) -> tuple[Hold, Takeover]:
+    """Take the host for this run; the same run may take it again after its process died.
+
+    Raises HostRefused: locked, being restored, or a unit of our name or production is not as it
+    must be. Then nothing was changed.
+    """
+    _require_own_unit(site)
+    seen = look(site, production_units(site))
+    require_production(site, seen)
+    lock, taken_over = take_lock(site, mine)
+    hold = Hold(site, lock)
+    try:
+        others = runs(site, restored=False)
+        record, notes = _record(site, seen, others, health)
+        _make_directories(site, serving=any(one.active for one in seen))
+        write_record(site, record)
+        hold.arm()
+    except SweepError:
+        release(site)
+        raise
+    for run in {*others, *runs(site, restored=True)} - {site.paths.run_id}:
+        _clean_up(site, site.paths.of_run(run))
+    return hold, Takeover(record, tuple(filter(None, (taken_over, *notes))))
+
+
+def extend(site: Site, record: Record, names: Sequence[str]) -> Record:
+    """The record, with further units that are about to be stopped, and all that stops with them."""
+    new = look(site, [name for name in names if name not in record.judged])
+    if not new:
+        return record
+    more = Record(
+        run_id=record.run_id,
+        unit=record.unit,
+        units=tuple(one.name for one in new if one.active),
+        judged=(*names, *(one.name for one in new)),
+    )
+    joined = more.joined(record)
+    write_record(site, joined)
+    return joined
+
+
+def write_record(site: Site, record: Record) -> None:
+    """The script first: a record is only there when the host can act on it."""
+    site.host.put(site.paths.restore_script, restore_script(site, record), mode=0o700)
+    site.host.put(site.paths.record, record.to_bytes(), mode=0o644)
+
+
+def _record(
+    site: Site, seen: Sequence[Seen], others: Sequence[str], health: Health
+) -> tuple[Record, list[str]]:
+    paths = site.paths
+    record = Record(
+        run_id=paths.run_id,
+        unit=paths.unit,
+        units=tuple(one.name for one in seen if one.active),
+        judged=tuple(one.name for one in seen),
+        by_command=runs_by_command(site),
+    )
+    if record.owed and site.spec.production_health:
+        trouble = health.trouble()
+        record = record.with_health(trouble is None)
+    notes = [_serves(record)]
+    notes += [
+        f"{trigger} can start {one.name} in the middle of the sweep"
+        for one in seen
+        for trigger in one.triggers
+    ]
+    for run in others:
+        # What a run that never gave the host back found has to serve again, too.
+        before = read_record(site, paths.of_run(run))
+        if before is not None and before.owed:
+            record = record.joined(before)
+            notes.append(f"still to be restored from run {run}: {before.names}")
+    return record, notes
+
+
+def _serves(record: Record) -> str:
+    if not record.owed:
+        return "production is down, and stays down afterwards"
+    health = {True: ", its health answers", False: ", its health does not answer", None: ""}
+    return f"production is {record.names}{health[record.healthy]}: it is started again in the end"
+
+
+def _make_directories(site: Site, *, serving: bool) -> None:
+    """With production serving, whatever this run cleared before, it has to clear again."""
+    paths = site.paths
+    work_root, run = quote(paths.work_root), quote(paths.run)
+    forget = f"rm -f {quote(paths.gpus)}" if serving else ""
+    answer = site.ask("make the run's directories", f"""
+umask 022
+mkdir -p {run}/jobs && echo {quote(paths.unit)} > {run}/unit || exit
+{forget}
+mkdir -p {work_root}
+if [ -O {work_root} ] && [ ! -L {work_root} ] && [ -d {work_root} ]; then :
+else echo @@foreign; exit 0; fi
+mkdir -p {quote(paths.work)} && chmod 711 {work_root} {quote(paths.work)} {run}
+""")  # fmt: skip
+    if "foreign" in answer:
+        raise HostRefused(
+            f"{site.host.name}: {paths.work_root} is not ours though it has our name; "
+            "see who made it and remove it"
+        )
+
+
+def _clean_up(site: Site, other: Paths) -> None:
+    """End what another run left, without starting production: that debt is ours now."""
+    run = quote(other.run)
+    site.run(
+        f"""
+[ -e {run}/restored ] || sh {quote(other.restore_script)} keep-down
+{site.systemctl} stop {other.timer} 2>/dev/null
+rm -rf {run}
+rmdir {quote(other.work)} 2>/dev/null
+""",
+        timeout_s=_CLEAN_UP_TIMEOUT_S,
+    )
+
+
+def _require_own_unit(site: Site) -> None:
+    """Raise HostRefused when the unit's name is somebody else's: the tool edits only its own."""
+    paths = site.paths
+    answer = site.ask("look for a unit of our name", f"""
+echo @@unit
+{site.systemctl} show -p LoadState -p FragmentPath -- {quote(paths.unit)}
+echo @@claims; cat {quote(paths.state)}/*/unit 2>/dev/null
+:""")  # fmt: skip
+    shown = properties(answer.get("unit"))
+    where = shown.get("FragmentPath", "")
+    ours = where == paths.unit_file and paths.unit in text(answer.get("claims")).splitlines()
+    if shown.get("LoadState", "not-found") != "not-found" and not ours:
+        what = where or f"{paths.unit} ({shown['LoadState']})"
+        raise HostRefused(
+            f"{site.host.name}: {paths.unit} is somebody else's unit: {what} was not written by "
+            "this tool, which never edits another's unit; name another one in hosts.*.unit of the "
+            "inventory"
+        )

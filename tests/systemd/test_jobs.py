@@ -1,0 +1,111 @@
+"""Benchmark clients: transient units whose files lie on the host."""
+
+from __future__ import annotations
+
+import pytest
+
+from sweep.errors import LaunchError
+from sweep.systemd import Job, JobState, Systemd
+from tests.systemd.targets import NO_SECRETS, PYTHON, Target, rendered, taken, wait_for
+from tests.testhost import Machine
+
+
+def ended(systemd: Systemd, job: Job) -> JobState:
+    wait_for(lambda: not systemd.jobs.state(job).running, "the job's end")
+    return systemd.jobs.state(job)
+
+
+def test_a_client_runs_beside_the_server_and_its_files_wait(target: Target) -> None:
+    program = (
+        "import sys, json; given = json.load(open('job.json'));"
+        "print('said', given, file=sys.stderr); print(sys.argv[1:]);"
+        "open('result.json', 'w').write(json.dumps({'twice': 2 * given['n']}))"
+    )
+    words = ["a b", "$HOME", "%h", "'", ";", ""]
+    with taken(target) as systemd:
+        files = {"job.json": b'{"n": 21}', "client.py": program.encode()}
+        job = systemd.jobs.start("p-1-t1-a1", [PYTHON, "client.py", *words], files)
+        assert ended(systemd, job) == JobState(False, 0, "said {'n': 21}")
+        assert systemd.jobs.read(job, "result.json") == b'{"twice": 42}'
+        assert systemd.jobs.read(job, "stdout") == f"{words}\n".encode()
+        assert systemd.jobs.read(job, "other") is None
+        assert target.sh(f"stat -c %a {job.directory}").strip() == "700"
+
+        again = systemd.jobs.start("p-1-t1-a1", ["false"], {"job.json": b""})
+        assert again == job, "a job that was started is left as it is"
+        assert systemd.jobs.state(job).exit_status == 0
+        assert systemd.jobs.read(job, "job.json") == b'{"n": 21}'
+        systemd.jobs.forget(job)
+        assert systemd.jobs.read(job, "result.json") is None
+
+
+def test_how_a_client_ended(target: Target) -> None:
+    with taken(target) as systemd:
+        failed = systemd.jobs.start("failed", ["sh", "-c", "echo no >&2; exit 3"], {})
+        assert ended(systemd, failed) == JobState(False, 3, "no")
+        missing = systemd.jobs.start("missing", ["/no/such/program"], {})
+        assert ended(systemd, missing).exit_status == 127
+        for job in (failed, missing):
+            systemd.jobs.forget(job)
+
+
+def test_one_look_tells_of_server_and_client(target: Target) -> None:
+    with taken(target) as systemd:
+        systemd.install(rendered(target, "/bin/sleep 600"), NO_SECRETS)
+        systemd.start()
+        command = ["sh", "-c", "printf '1/8\\r2/8' >&2; exec sleep 600"]
+        job = systemd.jobs.start("running", command, {})
+        wait_for(lambda: (state := systemd.poll(job).job) and state.progress, "its progress")
+        state = systemd.poll(job)
+        assert state.running
+        assert state.job == JobState(True, None, "2/8")
+        systemd.jobs.stop(job)
+        assert systemd.poll(job).job == JobState(False, None, "2/8")
+        assert systemd.poll().running
+        systemd.jobs.forget(job)
+
+
+def test_stopping_the_server_ends_the_clients_but_keeps_their_files(target: Target) -> None:
+    run_id = "r-kept"
+    with taken(target, run_id) as systemd:
+        systemd.install(rendered(target, "/bin/sleep 600"), NO_SECRETS)
+        systemd.start()
+        script = "echo half > result; sleep 600 & exec sleep 600"
+        job = systemd.jobs.start("j", ["sh", "-c", script], {})
+        wait_for(lambda: systemd.jobs.read(job, "result"), "its file")
+        systemd.stop()
+        assert not systemd.jobs.state(job).running
+    assert target.host.read(f"{job.directory}/result") == b"half\n", "restored, and not lost"
+    with taken(target, run_id) as systemd:
+        assert systemd.jobs.read(systemd.jobs.job("j"), "result") == b"half\n"
+        systemd.jobs.forget(job)
+
+
+def test_a_client_of_the_servers_user(root: Target) -> None:
+    with taken(root) as systemd:
+        script = "id -un; touch made ~/.cache-of-test; cat job.json"
+        job = systemd.jobs.start("j", ["sh", "-c", script], {"job.json": b"{}\n"}, user="plain")
+        assert ended(systemd, job).exit_status == 0
+        assert systemd.jobs.read(job, "stdout") == b"plain\n{}\n"
+        assert root.sh(f"stat -c %U {job.directory}/made; rm /home/plain/.cache-of-test") == (
+            "plain\n"
+        )
+        systemd.jobs.forget(job)
+
+
+def test_a_full_disk_costs_the_launch(root: Target, bookworm: Machine) -> None:
+    with taken(root) as systemd:
+        bookworm.fill_disk()
+        try:
+            with pytest.raises(LaunchError) as caught:
+                systemd.jobs.start("j", ["true"], {"job.json": b"x" * 100_000})
+        finally:
+            bookworm.free_disk()
+        assert caught.value.failure == "host_disk_full"
+        systemd.jobs.forget(systemd.jobs.job("j"))
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "", "a\nb", "-x"])
+def test_names_that_would_steer_a_path_are_refused(root: Target, name: str) -> None:
+    with taken(root) as systemd, pytest.raises(ValueError, match="name"):
+        systemd.jobs.start(name, ["true"], {})

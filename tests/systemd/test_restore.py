@@ -1,0 +1,182 @@
+"""Giving the host back: exactly what served before, and nothing of ours left."""
+
+from __future__ import annotations
+
+import pytest
+
+from sweep.clock import SystemClock
+from sweep.errors import HostError, HostTaken
+from sweep.inventory import ProductionCommands
+from sweep.systemd import runs_on
+from tests.systemd.targets import (
+    NO_SECRETS,
+    Target,
+    free_port,
+    http_server,
+    me,
+    new_run,
+    rendered,
+    service,
+    taken,
+    wait_for,
+)
+
+SLEEP = "/bin/sleep 600"
+
+
+def serve(target: Target, run_id: str) -> None:
+    """A run that has a server up, of a process that will not come back."""
+    systemd = target.systemd(run_id)
+    systemd.take(me())
+    systemd.install(rendered(target, http_server(target.port)), NO_SECRETS)
+    systemd.start()
+
+
+def test_what_was_down_stays_down(target: Target) -> None:
+    target = target.with_(production=("llm.service",))
+    target.add_units({"llm.service": service(SLEEP)})
+    try:
+        with taken(target) as systemd:
+            systemd.install(rendered(target, http_server(target.port)), NO_SECRETS)
+            systemd.start()
+            restored = systemd.restore(within_s=30)
+            assert restored.units == ()
+            assert "stays down" in restored.text
+        assert target.active("llm.service") == "inactive"
+    finally:
+        target.remove_units(["llm.service"])
+
+
+def test_another_process_restores_and_waits_until_production_answers(target: Target) -> None:
+    """`sweep restore` has nothing but the run's id and what lies on the host."""
+    port = free_port()
+    slow = f"/bin/sh -c 'sleep 1; exec {http_server(port)}'"
+    target = target.with_(
+        production=("llm.service",), production_health=f"http://127.0.0.1:{port}/"
+    )
+    target.add_units({"llm.service": service(slow)}, start=["llm.service"])
+    try:
+        wait_for(lambda: target.sh(f"ss -Hltn 'sport = :{port}'"), "production")
+        run_id = new_run()
+        serve(target, run_id)
+        (run,) = runs_on(target.host, target.spec, SystemClock())
+        assert (run.run_id, run.owes, run.restored, run.dead) == (
+            run_id,
+            "llm.service",
+            False,
+            None,
+        )
+        restored = target.systemd(run_id).restore(within_s=30)
+        assert restored.units == ("llm.service",)
+        assert restored.seconds >= 1
+        assert runs_on(target.host, target.spec, SystemClock()) == ()
+    finally:
+        target.remove_units(["llm.service"])
+
+
+def test_production_that_does_not_come_back_is_named_and_may_be_tried_again(
+    target: Target,
+) -> None:
+    target = target.with_(production=("llm.service",))
+    flag = f"{target.host.root}/tmp/llm-of-test-may-start"
+    start = f"/bin/sh -c 'test -e {flag} || {{ echo cannot start; exit 7; }}; exec sleep 600'"
+    target.sh(f"mkdir -p {target.host.root}/tmp; touch {flag}")
+    target.add_units({"llm.service": service(start)}, start=["llm.service"])
+    try:
+        run_id = new_run()
+        serve(target, run_id)
+        target.sh(f"rm {flag}")
+        with pytest.raises(HostError) as caught:
+            target.systemd(run_id).restore(within_s=8)
+        for part in ("llm.service is failed", "exit-code 7", "cannot start", "sweep restore"):
+            assert part in str(caught.value)
+
+        target.sh(f"touch {flag}")
+        assert target.systemd(run_id).restore(within_s=30).units == ("llm.service",)
+        assert target.active("llm.service") == "active"
+    finally:
+        target.remove_units(["llm.service"])
+        target.sh(f"rm -f {flag}")
+
+
+def test_handed_over_the_host_does_it_alone_and_leaves_nothing(target: Target) -> None:
+    target = target.with_(production=("llm.service",))
+    target.add_units({"llm.service": service(SLEEP)}, start=["llm.service"])
+    try:
+        run_id = new_run()
+        serve(target, run_id)
+        target.systemd(run_id).hand_over()
+        wait_for(lambda: not target.left_over(), "the host's own restore")
+        assert target.active("llm.service") == "active"
+    finally:
+        target.remove_units(["llm.service"])
+
+
+def test_nothing_to_restore(target: Target) -> None:
+    assert "nothing to restore" in target.systemd().restore(within_s=5).text
+    target.systemd().hand_over()
+
+
+def test_a_run_whose_host_was_given_back_does_not_go_on(target: Target) -> None:
+    with taken(target) as systemd:
+        unit = rendered(target, http_server(target.port))
+        systemd.install(unit, NO_SECRETS)
+        target.systemd(systemd.site.paths.run_id).restore(within_s=30)
+        assert systemd.poll().deadman == "gone"
+        for verb in (
+            lambda: systemd.install(unit, NO_SECRETS),
+            systemd.start,
+            lambda: systemd.jobs.start("j", ["true"], {}),
+        ):
+            with pytest.raises(HostTaken, match="sweep resume"):
+                verb()
+
+
+def test_a_target_that_stopped_with_production_starts_nothing_else(root: Target) -> None:
+    target = root.with_(production=("llm.service",))
+    units = {
+        "llm.service": service(SLEEP),
+        "stack.target": "[Unit]\nBindsTo=llm.service\nWants=extra.service\n",
+        "extra.service": service(SLEEP),
+    }
+    target.add_units(units, start=["llm.service", "stack.target"])
+    try:
+        target.sh("systemctl stop extra.service")
+        with taken(target) as systemd:
+            systemd.install(rendered(target, SLEEP), NO_SECRETS)
+            systemd.start()
+            wait_for(lambda: target.active("stack.target") == "inactive", "the target's end")
+        states = [target.active(name) for name in units]
+        assert states == ["active", "active", "inactive"]
+    finally:
+        target.remove_units(units)
+
+
+def test_production_that_systemd_does_not_run(target: Target) -> None:
+    place = f"{target.host.root}/tmp/llm-of-test"
+    pid = f"{place}/pid"
+    commands = ProductionCommands(
+        start=f"mkdir -p {place}; nohup sleep 600 >/dev/null 2>&1 & echo $! > {pid}",
+        stop=f"kill $(cat {pid}); rm {pid}",
+        check=f"kill -0 $(cat {pid})",
+    )
+    target = target.with_(production=commands)
+    target.sh(f"mkdir -p {place}")
+    target.sh(commands.start)
+    try:
+        with taken(target) as systemd:
+            assert systemd.take(me()).record.by_command
+            systemd.install(rendered(target, SLEEP), NO_SECRETS)
+            systemd.start()
+            assert not target.run(commands.check).ok
+            assert systemd.poll().production_active == ()
+        assert target.run(commands.check).ok, "and it outlives the restore's own unit"
+
+        target.sh(commands.stop)
+        with taken(target) as systemd:
+            systemd.install(rendered(target, SLEEP), NO_SECRETS)
+            systemd.start()
+        assert not target.run(commands.check).ok
+    finally:
+        target.run(commands.stop)
+        target.sh(f"rm -rf {place}")

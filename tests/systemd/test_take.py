@@ -1,0 +1,310 @@
+"""Taking a host: the lock and its owners, the unit's name, what was serving."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+import pytest
+
+from sweep.clock import SystemClock
+from sweep.errors import HostError, HostRefused
+from sweep.systemd import runs_on
+from tests.systemd.conftest import connection_as
+from tests.systemd.targets import (
+    NO_SECRETS,
+    Target,
+    dead,
+    http_server,
+    me,
+    new_run,
+    rendered,
+    service,
+    somebody,
+    taken,
+    wait_for,
+)
+from tests.testhost import Machine
+
+
+def test_taking_twice_is_fine_and_changes_nothing(target: Target) -> None:
+    with taken(target) as systemd:
+        before = lock_of(target)
+        again = systemd.take(me())
+        assert "production is down, and stays down afterwards" in again.notes
+        assert lock_of(target)["pid"] == before["pid"]
+        assert systemd.poll().deadman == "armed"
+
+
+def lock_of(target: Target) -> dict[str, object]:
+    owner: dict[str, object] = json.loads(target.sh(f"cat {target.runtime}/sweep/lock"))["owner"]
+    return owner
+
+
+def test_a_second_sweep_is_refused_and_told_whose_the_host_is(target: Target) -> None:
+    with taken(target, "r-first"):
+        other = target.systemd("r-second")
+        for owner in (me(), somebody()):
+            with pytest.raises(HostRefused) as caught:
+                other.take(owner)
+            message = str(caught.value)
+            for part in ("r-first", me().user, f"pid {me().pid}", "since 20", "sweep restore"):
+                assert part in message
+        assert [run.run_id for run in runs_on(target.host, target.spec, SystemClock())] == [
+            "r-first"
+        ]
+
+
+def test_of_many_who_come_at_once_one_gets_the_host(root: Target) -> None:
+    outcomes: list[str] = []
+
+    def take(number: int) -> None:
+        try:
+            root.systemd(f"r-crowd-{number}").take(somebody(machine=f"m{number}"))
+            outcomes.append(f"r-crowd-{number}")
+        except HostRefused:
+            pass
+
+    threads = [threading.Thread(target=take, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(outcomes) == 1
+    root.systemd(outcomes[0]).restore(within_s=30)
+
+
+def test_of_many_who_bury_a_dead_owner_one_gets_the_host(root: Target) -> None:
+    root.systemd("r-dead").take(dead())
+    outcomes: list[str] = []
+
+    def take(number: int) -> None:
+        try:
+            root.systemd(f"r-heir-{number}").take(me())
+            outcomes.append(f"r-heir-{number}")
+        except HostRefused:
+            pass
+
+    threads = [threading.Thread(target=take, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(outcomes) == 1
+    root.systemd(outcomes[0]).restore(within_s=30)
+
+
+def test_a_dead_owners_run_goes_on_under_the_same_id(target: Target) -> None:
+    target = target.with_(production=("llm.service",))
+    target.add_units({"llm.service": service("/bin/sleep 600")}, start=["llm.service"])
+    try:
+        first = target.systemd("r-resumed")
+        first.take(dead())
+        first.install(rendered(target, http_server(target.port)), NO_SECRETS)
+        first.start()
+        assert target.active("llm.service") == "inactive"
+
+        with taken(target, "r-resumed") as second:
+            takeover = second.take(me())
+            assert takeover.record.units == ("llm.service",), "the record is not forgotten"
+            second.install(rendered(target, http_server(target.port)), NO_SECRETS)
+            second.start()
+        assert target.active("llm.service") == "active"
+    finally:
+        target.remove_units(["llm.service"])
+
+
+def test_another_run_inherits_what_a_dead_one_owes(target: Target) -> None:
+    target = target.with_(production=("llm.service",))
+    target.add_units({"llm.service": service("/bin/sleep 600")}, start=["llm.service"])
+    try:
+        first = target.systemd("r-dead")
+        first.take(dead())
+        first.install(rendered(target, http_server(target.port)), NO_SECRETS)
+        first.start()
+
+        heir = target.systemd("r-heir")
+        takeover = heir.take(me())
+        assert any("r-dead" in note and "gone" in note for note in takeover.notes)
+        assert takeover.record.units == ("llm.service",)
+        assert target.active(target.spec.unit) == "inactive", "the dead run's server is ended"
+        assert target.active("llm.service") == "inactive", "and production waits for us"
+        assert "r-dead" not in "\n".join(target.left_over())
+        assert heir.restore(within_s=30).units == ("llm.service",)
+        assert target.active("llm.service") == "active"
+    finally:
+        target.remove_units(["llm.service"])
+
+
+@pytest.mark.parametrize(
+    ("silent", "refused"), [("2 seconds ago", True), ("10 minutes ago", False)]
+)
+def test_an_owner_elsewhere_is_dead_when_its_timer_is(
+    root: Target, silent: str, refused: bool
+) -> None:
+    first = root.systemd("r-elsewhere")
+    first.take(somebody())
+    root.sh("systemctl stop sweep-restore-r-elsewhere.timer")
+    root.sh(f"touch -d '{silent}' /run/sweep/lock")
+    heir = root.systemd("r-heir")
+    if refused:
+        with pytest.raises(HostRefused):
+            heir.take(me())
+        first.restore(within_s=30)
+    else:
+        assert any("timer" in note for note in heir.take(me()).notes)
+        heir.restore(within_s=30)
+
+
+def test_a_lock_of_another_boot_is_no_lock(root: Target) -> None:
+    first = root.systemd("r-before")
+    first.take(somebody())
+    root.sh('sed -i \'s/"host_boot_id": "[^"]*"/"host_boot_id": "x"/\' /run/sweep/lock')
+    heir = root.systemd("r-after")
+    assert any("started anew" in note for note in heir.take(me()).notes)
+    heir.restore(within_s=30)
+
+
+def test_a_damaged_lock_is_not_guessed_at(root: Target) -> None:
+    root.sh("mkdir -p /run/sweep; echo '{}' > /run/sweep/lock")
+    try:
+        with pytest.raises(HostRefused, match="/run/sweep/lock"):
+            root.systemd().take(me())
+    finally:
+        root.sh("rm -r /run/sweep")
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("printf '[Service]\\nExecStart=/bin/true\\n' > {file}", "somebody else's unit"),
+        ("ln -sf /dev/null {file}", "somebody else's unit"),
+        ("printf '[Service]\\nExecStart=/bin/true\\n' > {runtime}", "not written by this tool"),
+    ],
+    ids=["file", "masked", "runtime"],
+)
+def test_somebody_elses_unit_of_our_name_is_never_touched(
+    root: Target, script: str, reason: str
+) -> None:
+    unit = root.spec.unit
+    runtime = f"/run/systemd/system/{unit}"
+    script = script.format(file=f"{root.unit_directory}/{unit}", runtime=runtime)
+    root.sh(f"{script}; systemctl daemon-reload")
+    try:
+        with pytest.raises(HostRefused, match=reason):
+            root.systemd().take(me())
+        assert "sweep" not in root.sh("ls /run").split()
+    finally:
+        root.remove_units([unit])
+        root.sh(f"rm -f {runtime}; systemctl daemon-reload")
+
+
+def test_a_drop_in_of_somebody_elses_is_refused(root: Target) -> None:
+    directory = f"{root.unit_directory}/{root.spec.unit}.d"
+    root.sh(f"mkdir {directory}; echo '[Service]' > {directory}/override.conf")
+    try:
+        with taken(root) as systemd, pytest.raises(HostRefused, match=r"override\.conf"):
+            systemd.install(rendered(root, "/bin/true"), NO_SECRETS)
+    finally:
+        root.sh(f"rm -r {directory}; systemctl daemon-reload")
+
+
+def test_a_production_unit_that_is_not_there_is_a_mistake(target: Target) -> None:
+    wrong = target.with_(production=("nobody.service",))
+    with pytest.raises(HostRefused, match=r"nobody\.service does not exist"):
+        wrong.systemd().take(me())
+
+
+def test_a_work_directory_that_somebody_else_made_is_refused(root: Target) -> None:
+    root.sh("mkdir /var/tmp/sweep-0; chown plain /var/tmp/sweep-0")
+    try:
+        with pytest.raises(HostRefused, match="/var/tmp/sweep-0 is not ours"):
+            root.systemd("r-refused").take(me())
+        assert root.run("test -e /run/sweep/lock").exit_status == 1, "a refused host is not locked"
+    finally:
+        root.sh("rmdir /var/tmp/sweep-0; rm -r /run/sweep")
+
+
+def test_production_is_recorded_with_all_that_stops_with_it(target: Target) -> None:
+    target = target.with_(production=("llm.service", "router.service"))
+    units = {
+        "llm.service": service("/bin/sleep 600"),
+        "router.service": service("/bin/sleep 600"),
+        "part.service": service("/bin/sleep 600", "PartOf=llm.service"),
+        "bound.service": service("/bin/sleep 600", "BindsTo=llm.service\nAfter=llm.service"),
+        "second.service": service("/bin/sleep 600", "Requires=bound.service"),
+        "down.service": service("/bin/sleep 600", "PartOf=llm.service"),
+        "stranger.service": service("/bin/sleep 600", "Wants=llm.service"),
+        r"odd\x2dname@a.service": service("/bin/sleep 600", "PartOf=llm.service"),
+    }
+    up = {
+        "llm.service", "part.service", "bound.service", "second.service",
+        r"odd\x2dname@a.service",
+    }  # fmt: skip
+    target.add_units(units, start=[*up, "stranger.service"])
+    try:
+        with taken(target) as systemd:
+            record = systemd.take(me()).record
+            assert set(record.units) == up
+            assert {"router.service", *up} <= set(record.judged) <= {*units} - {"stranger.service"}
+            systemd.install(rendered(target, http_server(target.port)), NO_SECRETS)
+            systemd.start()
+            wait_for(lambda: {target.active(one) for one in up} == {"inactive"}, "its end")
+            assert target.active("stranger.service") == "active"
+        assert {name for name in units if target.active(name) == "active"} == {
+            *up, "stranger.service",
+        }  # fmt: skip
+        assert target.active("down.service") == "inactive"
+    finally:
+        target.remove_units(units)
+
+
+def test_what_our_unit_conflicts_with_is_recorded_too(root: Target) -> None:
+    """A template of the user's own may stop more than `production`."""
+    units = {
+        "batch.service": service("/bin/sleep 600"),
+        "batch-part.service": service("/bin/sleep 600", "PartOf=batch.service"),
+    }
+    root.add_units(units, start=[*units])
+    try:
+        with taken(root) as systemd:
+            unit = rendered(root, http_server(root.port), conflicts=["batch.service"])
+            systemd.install(unit, NO_SECRETS)
+            systemd.start()
+            assert root.active("batch.service") == "inactive"
+        assert [root.active(name) for name in units] == ["active", "active"]
+    finally:
+        root.remove_units(units)
+
+
+def test_a_trigger_that_could_start_production_is_told(root: Target) -> None:
+    target = root.with_(production=("llm.service",))
+    units = {
+        "llm.service": service("/bin/sleep 600"),
+        "llm.timer": "[Timer]\nOnCalendar=daily\n",
+    }
+    target.add_units(units, start=["llm.timer"])
+    try:
+        with taken(target) as systemd:
+            notes = systemd.take(me()).notes
+            assert any("llm.timer can start llm.service" in note for note in notes)
+    finally:
+        target.remove_units(units)
+
+
+def test_rights_that_do_not_suffice(root: Target, bookworm: Machine) -> None:
+    for user, scope, reason in (
+        ("plain", "system", "may not manage system units"),
+        ("ops", "user", "loginctl enable-linger ops"),
+    ):
+        with (
+            connection_as(bookworm, user, scope=scope) as target,
+            pytest.raises(HostRefused, match=reason),
+        ):
+            target.systemd().take(me())
+
+
+def test_verbs_need_the_host(root: Target) -> None:
+    with pytest.raises(RuntimeError, match="take"):
+        root.systemd(new_run()).poll()
+    assert issubclass(HostRefused, HostError)
