@@ -16,6 +16,7 @@ from rich.live import Live
 from rich.text import Text
 
 from sweep.plan import Due, Launch, Plan, Point
+from sweep.results.status import duration
 from sweep.rows import Row
 
 
@@ -38,16 +39,6 @@ class Progress(Protocol):
     def row(self, row: Row) -> None: ...
     def note(self, text: str) -> None: ...
     def end(self) -> None: ...
-
-
-def duration(seconds: float) -> str:
-    """Seconds as a person reads them: 42 s, 3 min 20 s, 1 h 05 min."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
 def row_line(row: Row) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from sweep.estimate import Estimate
 from sweep.inventory import HostSpec, ProductionCommands
 from sweep.plan import Launch, Plan
-from sweep.progress import duration
+from sweep.results.status import duration
 from sweep.systemd.outline import outline
 from sweep.unit import RenderedUnit
 

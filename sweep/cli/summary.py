@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -84,13 +85,21 @@ def closing_lines(run: RunDirectory, plan: Plan, rows: Sequence[Row]) -> Iterato
 def print_closing(run: RunDirectory, plan: Plan, *, color: bool) -> None:
     """The table to stdout, everything else to stderr. A pipe that was closed ends nothing."""
     rows = run.rows()
-    try:
-        out = Console(no_color=not color, highlight=False)
-        # A pipe has no width of its own: wide enough for a table, whatever reads it.
-        out.width = out.width if out.is_terminal else PIPE_WIDTH
+    out = Console(no_color=not color, highlight=False)
+    # A pipe has no width of its own: wide enough for a table, whatever reads it.
+    out.width = out.width if out.is_terminal else PIPE_WIDTH
+    # Captured: rich ends the process when it meets a closed pipe.
+    with out.capture() as table:
         out.print(result_table(plan, rows))
-        sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    say(table.get(), err=False)
     for line in closing_lines(run, plan, rows):
-        click.echo(line, err=True)
+        say(line + "\n", err=True)
+
+
+def say(text: str, *, err: bool) -> None:
+    """Print, if anybody still listens."""
+    with contextlib.suppress(OSError):
+        click.echo(text, nl=False, err=err)
+        return
+    stream = sys.stderr if err else sys.stdout
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

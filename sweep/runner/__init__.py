@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from sweep.errors import HostTaken, HostUnreachable, Interrupted, LaunchError, PointError
 from sweep.host import Host
 from sweep.plan import Due, Launch
-from sweep.progress import Stage, duration
+from sweep.progress import Stage
+from sweep.results.status import duration
 from sweep.runner.brake import Brake
 from sweep.runner.fingerprint import check_fingerprint, host_fingerprint
 from sweep.runner.launch import Ready, prove, start

@@ -48,6 +48,8 @@ class HostClients:
         return context
 
     def start(self, name: str, job: JobSpec, /) -> Client:
+        # What a process of this run that died has left under this name was never recorded.
+        self._systemd.jobs.forget(self._systemd.jobs.job(name))
         started = self._systemd.jobs.start(name, job.argv, job.files, user=self._user)
         return HostClient(self._systemd, started)
 

@@ -17,6 +17,7 @@ from sweep.runner.session import Session
 from sweep.sglang.args import expected
 from sweep.sglang.failures import classify
 from sweep.sglang.journal import scrape
+from sweep.sglang.launches import last_launch
 from sweep.sglang.redact import redact
 from sweep.sglang.verify import Capacity, capacity, mismatches
 from sweep.systemd import Started, UnitState
@@ -26,6 +27,8 @@ from sweep.systemd import Started, UnitState
 HEALTH_POLL_S = 0.4
 # journald writes with a delay: this long the scheduler's line may lag behind a healthy server.
 JOURNAL_LAG_S = 5.0
+# A unit that is being stopped by somebody has at most its TimeoutStopSec.
+ENDING_S = 100.0
 
 
 @dataclass(frozen=True)
@@ -118,16 +121,40 @@ def check_alive(
         raise HostTaken(f"{host}: somebody started {names}; production is left running")
     if state.deadman == "gone":
         raise HostTaken(f"{host}: the host is not this sweep's any more; somebody restored it")
-    if state.running and state.invocation_id == started.invocation_id and not state.n_restarts:
-        return
+    if not state.running or state.invocation_id != started.invocation_id or state.n_restarts:
+        raise death(session, started, ready=ready)
+
+
+def death(session: Session, started: Started, *, ready: bool) -> LaunchError | HostTaken:
+    """Why the started unit is not up any more: it failed, or somebody asked for its end.
+
+    Starting production stops our unit first, so for a moment nobody seems to be serving.
+    """
+    state = _when_ended(session)
+    journal = session.journal(started, ended=True)
+    if state.production_active or last_launch(journal).stopped_at is not None:
+        who = ", ".join(state.production_active)
+        what = f"started {who}" if who else f"stopped {session.sweep.spec.unit}"
+        return HostTaken(f"{session.host.name}: somebody {what}; production is left running")
     failure = classify(
-        session.journal(started, ended=True),
+        journal,
         result=state.result,
         exit_code=state.exit_code or "",
         exit_status=state.exit_status,
         ready=ready,
     )
-    raise LaunchError(failure.kind, failure.detail)
+    return LaunchError(failure.kind, failure.detail)
+
+
+def _when_ended(session: Session) -> UnitState:
+    """How the unit stands once all of it has ended, or its stop time has passed."""
+    clock = session.sweep.clock
+    deadline = clock.monotonic() + ENDING_S
+    while True:
+        state = session.systemd.poll()
+        if state.ended or clock.monotonic() > deadline:
+            return state
+        clock.sleep(HEALTH_POLL_S)
 
 
 def _timeout_detail(session: Session, started: Started, limit: float) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sweep.bench.backends import JobSpec, TrialContext
-from sweep.errors import HostError, LaunchError
+from sweep.errors import HostUnreachable, LaunchError
 from sweep.plan import Due, Launch
 from sweep.progress import Stage
 from sweep.runner.jobs import Client
@@ -54,7 +54,7 @@ def ending(session: Session, client: Client) -> Iterator[None]:
     """The client is ended and forgotten, unless the host is lost: it may still be working then."""
     try:
         yield
-    except HostError:
+    except HostUnreachable:
         raise
     except BaseException:
         with session.sweep.clock.shielded():

@@ -20,6 +20,12 @@ SIM_ENV = {"PYTHONPATH": "/opt/sweep-sim", "SWEEP_SIM_SPEED": "20", "SWEEP_SIM_S
 PRODUCTION_PORT, SERVER_PORT = 30000, 30900
 DEADLINE_S = 240
 
+# A lingering user's manager comes up some time after the boot.
+WAIT_FOR_MANAGER = """
+n=0
+until systemctl --user is-active -q basic.target || [ $n = 100 ]; do sleep 0.1; n=$((n + 1)); done
+"""
+
 
 @dataclass(frozen=True)
 class Login:
@@ -72,6 +78,8 @@ class GpuHost:
 
     def dress(self) -> None:
         """Production, and a unit that ends with it and comes back with it only if it was up."""
+        if self.login.scope == "user":
+            self.sh(WAIT_FOR_MANAGER)
         place = (
             "$HOME/.config/systemd/user" if self.login.scope == "user" else "/etc/systemd/system"
         )
@@ -94,7 +102,7 @@ class GpuHost:
         """Whatever of ours is still on the host: units, timers, processes, ports, files."""
         shown = self.sh(
             f"{self.login.systemctl} list-units --all --plain --no-legend 'sweep-*' '*-sweep.*'\n"
-            "pgrep -af 'client.pyz|sweep-restore|run[.]sh'\n"
+            "pgrep -af 'client[.]pyz|sweep-restor[e]|run[.]sh'\n"
             f"ss -Hltn 'sport = :{SERVER_PORT}'\n"
             "ls -d /run/sweep /run/user/*/sweep /run/systemd/system/sglang-sweep.service "
             "/run/user/*/systemd/user/sglang-sweep.service /var/tmp/sweep-* 2>/dev/null",

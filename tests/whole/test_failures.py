@@ -65,14 +65,14 @@ def test_a_flag_the_server_refuses_stops_at_the_first_launch(gpu_host: MakeHost)
         "model-path": "simulated/122b",
         "speculative-algorithm": "NEXTN",
         "speculative-eagle-topk": 1,
-        "schedule-policy": "no-such-policy",
+        "no-such-flag": 1,
     }
     host = gpu_host({"args": args}, steps="1..3", concurrency=[1])
     result = host.sweep("run", "short")
     assert result.status == 1, result.err
     frame = host.frame()
     assert frame["failure"].tolist() == ["bad_argument"]
-    assert "no-such-policy" in frame["failure_detail"][0]
+    assert "unrecognized arguments: --no-such-flag" in frame["failure_detail"][0]
     assert "which no number of steps changes" in result.err
     assert host.serves()
 

@@ -103,7 +103,7 @@ def test_the_run_directory_holds_what_it_promises(night: tuple[GpuHost, Ended]) 
 def test_says_what_happened(night: tuple[GpuHost, Ended]) -> None:
     host, result = night
     assert "33 ok, 0 failed, 0 not measured" in result.err
-    assert str(host.run / "results.csv") in result.err
+    assert f"rows: runs/{host.run.name}/results.csv" in result.err
     assert "first launch measured: safe to leave" in result.err
     status = host.sweep("status")
     assert "done" in status.out.splitlines()[0]
