@@ -105,8 +105,9 @@ class HostSpec(_Spec):
     server: ServerSpec
 
 
-# What the tool's own client can send; `bench.workload` says what each is.
-WORKLOADS = ("greedy",)
+# What the tool's own client can send, each with the fingerprint of what that is, so that points
+# measured with other prompts are other points. `bench.workload` has them; a test compares.
+WORKLOADS: Mapping[str, str] = MappingProxyType({"greedy": "c3bb306740d0"})
 
 
 class BuiltinBenchmark(_Spec):

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from sweep.inventory import Benchmark, FlagValue, HostSpec
+from sweep.inventory import WORKLOADS, Benchmark, FlagValue, HostSpec
 from sweep.rows import Row
 
 
@@ -93,6 +93,7 @@ def identity(
     server = host.server
     return {
         "host_class": host.host_class,
+        "workload": WORKLOADS.get(benchmark.workload),
         "command": list(server.command),
         "args": dict(config.args),
         "env": dict(config.env),
