@@ -419,6 +419,29 @@ def test_who_listens_on_a_port(units: Units) -> None:
     assert units.ok(f"ss -Hltnp 'sport = :{port}'") == ""
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["ExecStart=relative/path"],
+        ["Type=exec"],
+        ["ExecStart=/bin/true", "ExecStart=/bin/false"],
+        ["ExecStart=/bin/true", "ExecStart="],
+        ['ExecStart=/bin/true "open'],
+    ],
+)
+def test_a_unit_that_cannot_be_loaded(units: Units, lines: list[str]) -> None:
+    units.service("t-bad.service", *lines)
+    said = units.run("systemctl start t-bad.service")
+    assert said.status == 1
+    assert "Unit t-bad.service has a bad unit file setting." in said.error
+    shown = units.show("t-bad.service", "LoadState", "ActiveState", "Result", "LoadError")
+    error = 'BadUnitSetting "Unit t-bad.service has a bad unit file setting."'
+    assert shown == {
+        "LoadState": "bad-setting", "ActiveState": "inactive", "Result": "success",
+        "LoadError": f"org.freedesktop.systemd1.{error}",
+    }  # fmt: skip
+
+
 def test_a_working_directory_that_is_not_there(units: Units) -> None:
     units.service("t-dir.service", "Type=exec", "WorkingDirectory=/nowhere", "ExecStart=/bin/true")
     assert units.run("systemctl start t-dir.service").status == 1

@@ -56,6 +56,10 @@ class Registry:
         self._units[file.name] = unit
         return unit
 
+    def names(self) -> list[str]:
+        """Of the loaded units."""
+        return sorted(self._units)
+
     def all(self) -> Iterable[Unit]:
         """Loaded units and those that have a file."""
         files = {

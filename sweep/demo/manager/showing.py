@@ -105,8 +105,12 @@ class Showing:
             answer.out += f"{unit.name} loaded {unit.active} {unit.sub} {title}\n"
         self._registry.forget()
 
-    def list_timers(self, _: list[str], words: Words, answer: Answer) -> None:
-        timers = [unit for unit in self._registry.all() if isinstance(unit, Timer) and unit.running]
+    def list_timers(self, names: list[str], words: Words, answer: Answer) -> None:
+        timers = [
+            unit
+            for unit in self._registry.all()
+            if isinstance(unit, Timer) and unit.running and (not names or unit.name in names)
+        ]
         legend = "--no-legend" not in words.flags and words.last("legend") != "no"
         if legend:
             answer.out = "NEXT LEFT LAST PASSED UNIT ACTIVATES\n"

@@ -88,7 +88,7 @@ class Unit:
             "Triggers": " ".join(self.names("Triggers")),
             "PropagatesStopTo": "",
             "Description": file.get("Description", self.name, "Unit"),
-            "LoadState": "loaded" if self.exists or self.running else "not-found",
+            **self._loading(),
             "ActiveState": self.active,
             "FreezerState": "running",
             "SubState": self.sub,
@@ -103,6 +103,15 @@ class Unit:
         }
         found.update(self.more_properties())
         return found
+
+    def _loading(self) -> dict[str, str]:
+        if self.file.bad:
+            why = f'BadUnitSetting "Unit {self.name} has a bad unit file setting."'
+            return {"LoadState": "bad-setting", "LoadError": f"org.freedesktop.systemd1.{why}"}
+        if self.exists or self.running:
+            return {"LoadState": "loaded", "LoadError": ""}
+        why = f'NoSuchUnit "Unit {self.name} not found."'
+        return {"LoadState": "not-found", "LoadError": f"org.freedesktop.systemd1.{why}"}
 
     def more_properties(self) -> Mapping[str, str]:
         return {}

@@ -49,6 +49,19 @@ class UnitFile:
     def known(self) -> bool:
         return bool(self.path or self.directives)
 
+    @property
+    def bad(self) -> bool:
+        """A service that systemd refuses to load: no command, several, or none it could run."""
+        if not self.known or not self.name.endswith(".service"):
+            return False
+        try:
+            found = self.commands("ExecStart")
+        except ValueError:
+            return True
+        several = len(found) > 1 and self.get("Type") != "oneshot"
+        program = found[0].words[0] if found and found[0].words else ""
+        return not program or several or ("/" in program and not program.startswith("/"))
+
     def _expand(self, text: str) -> str:
         return text if self.specifiers is None else specifiers(text, self.specifiers)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable
+from fnmatch import fnmatchcase
 
 from sweep.demo.manager.registry import Registry
 from sweep.demo.manager.service import Service
@@ -27,7 +28,7 @@ class Systemctl:
         if "--version" in words.flags:
             return Answer(out=VERSION)
         verb = words.rest.pop(0) if words.rest else "list-units"
-        names = [unit_name(word) for word in words.rest]
+        names = self._names(words.rest)
         answer = Answer()
         jobs: dict[str, Callable[[str], Awaitable[Outcome]]] = {
             "start": self._starter(words),
@@ -38,12 +39,24 @@ class Systemctl:
         if verb in jobs:
             await self._job(verb, jobs[verb], names, words, answer)
             return answer
+        if words.rest and not names and verb != "show":
+            return answer  # a pattern that fits nothing
         verbs = self._verbs()
         if verb not in verbs:
             answer.fail(1, f"Unknown command verb '{verb}', did you mean 'show'?")
             return answer
         verbs[verb](names, words, answer)
         return answer
+
+    def _names(self, words: list[str]) -> list[str]:
+        """Units by name; a pattern stands for the loaded units it fits."""
+        names: list[str] = []
+        for word in words:
+            if any(char in word for char in "*?["):
+                names += [name for name in self._registry.names() if fnmatchcase(name, word)]
+            else:
+                names.append(unit_name(word))
+        return list(dict.fromkeys(names))
 
     def _verbs(self) -> dict[str, Callable[[list[str], Words, Answer], None]]:
         showing = Showing(self._registry)
@@ -83,6 +96,13 @@ class Systemctl:
             if not known.exists and not known.running:
                 word = "not loaded" if verb == "stop" else "not found"
                 answer.fail(5, f"Failed to {verb} {name}: Unit {name} {word}.")
+                continue
+            if known.file.bad and verb != "stop":
+                answer.fail(
+                    1,
+                    f"Failed to {verb} {name}: Unit {name} has a bad unit file setting.\n"
+                    f"See system logs and 'systemctl status {name}' for details.",
+                )
                 continue
             # The job goes on whatever becomes of the command that asked for it.
             futures[name] = asyncio.ensure_future(job(name))
