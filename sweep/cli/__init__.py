@@ -77,8 +77,8 @@ def run_command_line(arguments: Sequence[str]) -> int:  # noqa: PLR0911 - one pe
     except click.ClickException as error:
         error.show()
         return 2
-    except BrokenPipeError:
-        # The reader of stdout has gone (`| head`): nothing is left to say, and nothing went wrong.
+    except (BrokenPipeError, SystemExit):
+        # The reader of stdout has gone (`| head`), for which click exits: nothing went wrong.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception:  # noqa: BLE001 - the last resort: whatever gets here is a bug of ours

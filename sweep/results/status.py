@@ -124,7 +124,7 @@ def _row_text(row: Row) -> str:
     head = f"{row['launch']} steps={row['speculative_num_steps']} C={row['concurrency']}"
     if not row.ok:
         return f"{head} failed: {row['failure']}: {row['failure_detail'] or 'no detail'}"
-    return f"{head} {row['agg_tok_s']} tok/s"
+    return f"{head} {float(row['agg_tok_s'] or 0):.1f} tok/s"
 
 
 def _launch_line(launch: LaunchStatus) -> str:

@@ -1,0 +1,108 @@
+"""The main job on the embedded host: no root, no systemd, no network."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tests.cli.calling import sweep
+
+SHORT = ("run", "demo", "--steps", "1,2", "--concurrency", "1,4")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+def rows(place: Path) -> pd.DataFrame:
+    run = max((place / "runs").iterdir())
+    return pd.read_csv(run / "results.csv")
+
+
+def test_a_sweep_then_status_logs_and_nothing_to_resume(place: Path) -> None:
+    shown = sweep(*SHORT, cwd=place)
+    assert shown.returncode == 0, shown.stderr
+    frame = rows(place)
+    assert set(frame["status"]) == {"ok"}
+    assert len(frame) == 6
+    assert frame.groupby("speculative_num_steps")["max_running_requests"].first().tolist() == [
+        34, 26, 21,
+    ]  # fmt: skip
+    assert frame["flags"].str.contains("simulated").all()
+    assert "again up after" in shown.stderr
+    assert "C=4" in shown.stdout
+    assert ": done" in sweep("status", cwd=place).stdout
+    assert "ready to roll" in sweep("logs", cwd=place).stdout
+    resumed = sweep("resume", cwd=place)
+    assert (resumed.returncode, "nothing left to do" in resumed.stderr) == (0, True)
+
+
+def test_more_trials_of_some_points(place: Path) -> None:
+    assert sweep(*SHORT, "--no-baseline", cwd=place).returncode == 0
+    shown = sweep("resume", "--only", "steps=2", "--only", "concurrency=1", "--trials", "3",
+                  cwd=place)  # fmt: skip
+    assert shown.returncode == 0, shown.stderr
+    frame = rows(place)
+    again = frame[frame["trial"] > 1]
+    assert len(again) == 2
+    assert set(again["speculative_num_steps"]) == {2}
+    assert set(again["concurrency"]) == {1}
+
+
+def test_killed_in_the_middle_then_resumed(place: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sweep", *SHORT], cwd=place, start_new_session=True,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    until = time.monotonic() + 60
+    while time.monotonic() < until and not list(place.glob("runs/*/bench/*.json")):
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert "interrupted" in sweep("status", cwd=place).stdout
+    before = len(rows(place))
+    assert before < 6
+    shown = sweep("resume", cwd=place)
+    assert shown.returncode == 0, shown.stderr
+    frame = rows(place)
+    assert len(frame) == 6
+    assert not frame.duplicated(["point", "trial"]).any()
+
+
+def test_a_changed_inventory_is_refused_and_accepted_when_told(place: Path) -> None:
+    assert sweep("init", cwd=place).returncode == 0
+    assert sweep(*SHORT, "--no-baseline", cwd=place).returncode == 0
+    path = place / "inventory.yaml"
+    path.write_text(
+        path.read_text().replace(
+            "max_tokens: 300", "max_tokens: 50"
+        )
+    )
+    refused = sweep("resume", cwd=place)
+    assert refused.returncode == 4
+    assert "benchmark settings" in refused.stderr
+    accepted = sweep("resume", "--accept-changes", cwd=place)
+    assert accepted.returncode == 0, accepted.stderr
+    assert len(rows(place)) == 8
+
+
+def test_a_failing_point_is_exit_1_with_the_way_on(place: Path) -> None:
+    text = (
+        "hosts: {demo: {transport: demo, server: {env: {SWEEP_SIM_FAIL: oom@steps=2}}}}\n"
+        "sweeps: {demo: {host: demo, steps: 1..3, concurrency: [1], baseline: false}}\n"
+    )
+    (place / "inventory.yaml").write_text(text)
+    shown = sweep("run", cwd=place)
+    assert shown.returncode == 1, shown.stderr
+    frame = rows(place).set_index("speculative_num_steps")
+    assert frame["status"].to_dict() == {1: "ok", 2: "failed", 3: "ok"}
+    assert frame["failure"][2] == "cuda_oom"
+    assert "go on with: sweep resume demo-" in shown.stderr

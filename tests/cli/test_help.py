@@ -1,0 +1,64 @@
+"""Every help text ends with examples, every example is a command that could be given."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from sweep.cli import cli
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+def examples(command: click.Command) -> Iterator[str]:
+    """The lines of a help text's examples that call the tool."""
+    for line in (command.epilog or "").partition("Example:")[2].splitlines():
+        for part in line.split("|"):
+            if part.strip().startswith("sweep "):
+                # What stands behind many blanks is a remark.
+                yield part.strip().partition("   ")[0]
+
+
+def parse(line: str) -> None:
+    """Let click read a command line, without running it."""
+    words = shlex.split(line)[1:]
+    name, *rest = words
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None, f"no command {name}"
+    command.make_context(name, rest)
+
+
+COMMANDS: dict[str, click.Command] = {"sweep": cli, **cli.commands}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_has_examples_that_parse(name: str) -> None:
+    found = list(examples(COMMANDS[name]))
+    assert found, f"{name}: no example"
+    for line in found:
+        parse(line)
+
+
+@pytest.mark.parametrize("name", cli.commands)
+def test_the_readme_tells_of_every_command(name: str) -> None:
+    assert f"sweep {name}" in README.read_text()
+
+
+def test_every_command_line_of_the_readme_parses() -> None:
+    lines = [line.strip().removeprefix("$ ") for line in README.read_text().splitlines()]
+    calls = [line.partition("  #")[0] for line in lines if line.startswith("sweep ")]
+    assert calls
+    for call in calls:
+        if not call.startswith(("sweep -", "sweep --")):
+            parse(call.partition("|")[0])
+
+
+@pytest.mark.parametrize("name", cli.commands)
+def test_every_option_says_what_it_does(name: str) -> None:
+    for parameter in cli.commands[name].params:
+        if isinstance(parameter, click.Option) and not isinstance(parameter.type, click.Choice):
+            assert parameter.help, f"sweep {name} {parameter.opts[0]}"
