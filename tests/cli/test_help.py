@@ -50,7 +50,7 @@ def test_the_readme_tells_of_every_command(name: str) -> None:
 
 def test_every_command_line_of_the_readme_parses() -> None:
     lines = [line.strip().removeprefix("$ ") for line in README.read_text().splitlines()]
-    calls = [line.partition("  #")[0] for line in lines if line.startswith("sweep ")]
+    calls = [line.partition(" #")[0] for line in lines if line.startswith("sweep ")]
     assert calls
     for call in calls:
         if not call.startswith(("sweep -", "sweep --")):
