@@ -4,8 +4,8 @@ Nothing here is imported by a sweep of a real host. Three parts that know little
 
 - `simulator` and what it imports (`model`, `arguments`, `startup`, `engine`, `http`, ...): a server
   process that looks like SGLang 0.5.23 from outside. Standard library, uvicorn and starlette only.
-- `manager`, `units`, `journal`, `standin`: enough of systemctl, journalctl, systemd-run and ss for
-  one unprivileged user, under a private directory. Standard library only.
-- `host`, `ssh`: a real SSH server on 127.0.0.1 that runs commands with those stand-ins first on
-  PATH.
+- `manager` and `standin`: enough of systemd, its journal, ss and nvidia-smi for one unprivileged
+  user, under a private directory. Standard library only.
+- `host`, `places`, `ssh`: a real SSH server on 127.0.0.1 that runs commands with those stand-ins
+  first on PATH.
 """

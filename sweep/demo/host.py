@@ -69,6 +69,9 @@ class DemoHost:
         """Boot it. Raises HostRefused when its root is in use, HostUnreachable when it fails."""
         try:
             return self._boot()
+        except OSError as error:
+            self.close()
+            raise HostUnreachable(f"demo host: it cannot be set up here: {error}") from error
         except BaseException:
             self.close()
             raise

@@ -2,7 +2,8 @@
 
 A root belongs to the directory the tool is run in and is kept between runs, so that `resume` meets
 the same host: same host key, same ports, same journal. While one process uses it another one gets
-the next root of that directory, so two demos at once never meet.
+the next root of that directory, so two demos at once never meet. SWEEP_DEMO_DIR says where they lie
+instead of the user's directory for caches.
 """
 
 from __future__ import annotations

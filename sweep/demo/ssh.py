@@ -7,6 +7,7 @@ stand-ins first on PATH.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import socket
@@ -28,6 +29,9 @@ from paramiko.common import (
 )
 
 _CHUNK = 32768
+_LOG = "sweep.demo.ssh"
+logging.getLogger(_LOG).addHandler(logging.NullHandler())
+logging.getLogger(_LOG).propagate = False
 _HERE = ("127.0.0.1", "::1", "localhost")
 
 
@@ -49,6 +53,7 @@ class SshServer:
         self._host_key = host_key
         self._login = login
         self._listener = socket.create_server(("127.0.0.1", port), backlog=64)
+        self._listener.settimeout(1)
         self._transports: set[paramiko.Transport] = set()
         self._commands: set[subprocess.Popen[bytes]] = set()
         self._closed = threading.Event()
@@ -65,7 +70,7 @@ class SshServer:
 
     def close(self) -> None:
         self._closed.set()
-        # Closing alone does not wake a thread that waits in accept() everywhere.
+        # Wakes the thread that waits in accept() on Linux; elsewhere its time-out does.
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -79,6 +84,8 @@ class SshServer:
         while not self._closed.is_set():
             try:
                 connection, _ = self._listener.accept()
+            except TimeoutError:
+                continue
             except OSError:
                 return
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -86,6 +93,7 @@ class SshServer:
 
     def _serve(self, connection: socket.socket) -> None:
         transport = paramiko.Transport(connection)
+        transport.set_log_channel(_LOG)  # who comes and goes is no news for the terminal
         self._transports.add(transport)
         session = _Session(self._login, self._commands)
         try:

@@ -74,19 +74,24 @@ class Units:
     def __init__(self, place: Place) -> None:
         self.place = place
         self._made: list[str] = []
+        self._unwritten: dict[str, str] = {}
 
     def install(self, name: str, text: str) -> None:
-        """A unit file under /run."""
+        """A unit file under /run, there when the next script runs."""
         self._made.append(name)
-        path = f"{self.place.root}/run/systemd/system/{name}"
-        said = self.place.sh(f"cat > {shlex.quote(path)} && systemctl daemon-reload", text)
-        assert said.status == 0, said
+        self._unwritten[f"{self.place.root}/run/systemd/system/{name}"] = text
 
     def service(self, name: str, *lines: str, unit: tuple[str, ...] = ()) -> None:
         self.install(name, "\n".join(["[Unit]", *unit, "[Service]", *lines, ""]))
 
     def run(self, script: str, stdin: str = "") -> Said:
-        return self.place.sh(script, stdin)
+        writes = [
+            f"printf %s {shlex.quote(text)} > {shlex.quote(path)}"
+            for path, text in self._unwritten.items()
+        ]
+        reload = ["systemctl daemon-reload"] if writes else []
+        self._unwritten.clear()
+        return self.place.sh("\n".join([*writes, *reload, script]), stdin)
 
     def ok(self, script: str, stdin: str = "") -> str:
         said = self.run(script, stdin)
@@ -125,9 +130,10 @@ class Units:
             return
         names = " ".join(dict.fromkeys(self._made))
         directory = shlex.quote(f"{self.place.root}/run/systemd/system")
+        # Read anew before the next test's first command, or by whoever uses the host next.
         self.run(
-            f"systemctl stop {names}; cd {directory} && rm -rf {names}; systemctl daemon-reload; "
-            f"for name in {names}; do systemctl reset-failed $name; done 2>/dev/null"
+            f"systemctl stop {names}; cd {directory} && rm -rf {names}; "
+            f"systemctl reset-failed {names}"
         )
 
 
