@@ -114,6 +114,9 @@ class Machine:
                 self._supervisor.wait(30)
         self._supervisor = None
         self.link.down()
+        # A group that was killed once stays marked: Linux 6.18 kills what systemd 257 starts from
+        # it into new groups (clone into a cgroup compares the two marks). Make them all anew.
+        self._cgroup.remove()
 
     def reboot(self, *, hard: bool = False) -> None:
         """Boot again on the same disk, and wait until every user can log in."""
@@ -136,6 +139,9 @@ class Machine:
             self.on()
         self.link.restore()
         self.free_disk()
+        # An sshd that was killed too often is not started again: systemd's start limit.
+        self.sh("systemctl reset-failed ssh.service; systemctl start ssh.service")
+        self.wait_for_login()
 
     def killed(self) -> None:
         """Somebody else killed its processes: collect what remains of our child."""
@@ -147,7 +153,6 @@ class Machine:
         for path in (self.root, self._disk):
             if path.is_mount() and sh("umount", path, check=False).returncode:
                 sh("umount", "-l", path)
-        self._cgroup.remove()
 
     # -- looking inside
 
@@ -212,6 +217,10 @@ class Machine:
 
     # -- faults that are not the wire's
 
+    def drop_logins(self) -> None:
+        """End every SSH connection to it, from its side; sshd itself goes on."""
+        self.run("pkill", "-KILL", "-f", r"^sshd(-session)?: [a-z]+( |@|$)", check=False)
+
     def fill_disk(self) -> None:
         """No room for anybody: writing fails with ENOSPC, for journald too."""
         with (self.root / "FILL").open("wb", buffering=0) as file, contextlib.suppress(OSError):
@@ -225,10 +234,11 @@ class Machine:
         """What systemd-oomd does: mark the unit's cgroup and kill it. The Result is oom-kill."""
         group = self.run("systemctl", "show", "--property=ControlGroup", "--value", unit)
         path = self.live_root / f"sys/fs/cgroup{group.stdout.strip()}"
-        count = str(len(read(path / "cgroup.procs").split())).encode()
+        pids = [int(pid) for pid in read(path / "cgroup.procs").split()]
         for attribute in ("user.oomd_ooms", "user.oomd_kill"):
-            os.setxattr(path, attribute, count)
-        (path / "cgroup.kill").write_text("1")
+            os.setxattr(path, attribute, str(len(pids)).encode())
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
 
     # --
 

@@ -76,12 +76,21 @@ def test_faults_and_their_end(testhost: Pool) -> None:
     testhost.discard("faulty")
 
 
+def test_boots_again_and_again(testhost: Pool) -> None:
+    machine = testhost.fresh("often", release="trixie")
+    for hard in (True, False, False, True):
+        machine.reboot(hard=hard)
+        assert machine.sh("systemctl is-system-running --wait", check=False) == "running"
+    testhost.discard("often")
+
+
 def test_oom_kill_is_what_systemd_reports(machine: Machine) -> None:
-    machine.run("systemd-run", "--unit=eater", "sleep", "infinity")
-    machine.oom_kill("eater.service")
-    machine.sh("while systemctl is-active --quiet eater; do sleep 0.02; done")
-    assert machine.sh("systemctl show -P Result eater") == "oom-kill"
-    machine.sh("systemctl reset-failed eater")
+    for _ in range(2):
+        machine.run("systemd-run", "--unit=eater", "sleep", "infinity")
+        machine.oom_kill("eater.service")
+        machine.sh("while systemctl is-active --quiet eater; do sleep 0.02; done")
+        assert machine.sh("systemctl show -P Result eater") == "oom-kill"
+        machine.sh("systemctl reset-failed eater")
 
 
 def test_hosts_reach_each_other_and_nothing_else(testhost: Pool) -> None:

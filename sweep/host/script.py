@@ -1,0 +1,60 @@
+"""Scripts for a host: wrapped into one command, and their answers told apart."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+SECTION = re.compile(rb"^@@([^\n]*)(?:\n|\Z)", re.MULTILINE)
+KILL_AFTER_S = 5  # between SIGTERM and SIGKILL for a script that is out of time
+# A single argument is limited to 128 KiB by the kernel; data goes through standard input.
+LONGEST_SCRIPT = 100_000
+
+PRELUDE = """\
+PATH="${PATH:-/usr/bin:/bin}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+LC_ALL=C.UTF-8
+export PATH LC_ALL
+"""
+
+# $1 is the script. This shell outlives it, so that a signal that kills it becomes a status; the
+# time limit is kept on the host, because closing the connection would not end what runs there.
+SUPERVISE = """\
+if command -v timeout >/dev/null
+then timeout -k {kill_after} {seconds} sh -c "$1"
+else sh -c "$1"
+fi
+exit $?"""
+
+
+def sections(stdout: bytes) -> dict[str, bytes]:
+    """The answers of a script that prints a line `@@name` before each: name -> the bytes after it.
+
+    What stands before the first such line is dropped. An answer keeps its final newline, and must
+    not hold a line that begins with `@@` itself: foreign text goes through a command of its own.
+    """
+    parts = SECTION.split(stdout)[1:]
+    names = (name.strip().decode(errors="replace") for name in parts[::2])
+    return dict(zip(names, parts[1::2], strict=True))
+
+
+def command(script: str, *, timeout_s: float, sudo: bool, user_runtime: str | None) -> str:
+    """The command line that runs a script: under a time limit, as root when `sudo`.
+
+    `user_runtime` is where user managers keep their runtime directories (/run/user): given, the
+    script can talk to its own. The login shell sees only quoted words.
+    """
+    if "\0" in script:
+        raise ValueError("a script cannot hold a NUL character")
+    prelude = PRELUDE
+    if user_runtime is not None:
+        prelude += (
+            f'XDG_RUNTIME_DIR={shlex.quote(user_runtime)}/"$(id -u)"\n'
+            'DBUS_SESSION_BUS_ADDRESS="unix:path=$XDG_RUNTIME_DIR/bus"\n'
+            "export XDG_RUNTIME_DIR DBUS_SESSION_BUS_ADDRESS\n"
+        )
+    whole = prelude + script
+    if len(whole.encode()) > LONGEST_SCRIPT:
+        raise ValueError("a script this long has to get its data through standard input")
+    supervise = SUPERVISE.format(kill_after=KILL_AFTER_S, seconds=f"{timeout_s:g}")
+    words = [*(("sudo", "-n", "--") if sudo else ()), "sh", "-c", supervise, "sweep", whole]
+    return shlex.join(words)

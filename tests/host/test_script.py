@@ -1,0 +1,82 @@
+"""Scripts, wrapped and told apart; in the shell of this machine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from sweep.host import sections
+from sweep.host.script import LONGEST_SCRIPT, command
+
+
+@pytest.mark.parametrize(
+    ("stdout", "expected"),
+    [
+        (b"", {}),
+        (b"noise\n", {}),
+        (b"@@a\n", {"a": b""}),
+        (b"@@a", {"a": b""}),
+        (b"motd\n@@a\n1\n2\n@@b\n@@c\n3", {"a": b"1\n2\n", "b": b"", "c": b"3"}),
+        (b"@@ a b \n\n\n@@c\n", {"a b": b"\n\n", "c": b""}),
+        (b"@@a\nx@@y\n @@z\n", {"a": b"x@@y\n @@z\n"}),
+        (b"@@a\n10%\r20%\r\n\x0b\x85\xff\n", {"a": b"10%\r20%\r\n\x0b\x85\xff\n"}),
+        (b"@@a\n1\n@@a\n2\n", {"a": b"2\n"}),
+    ],
+)
+def test_sections(stdout: bytes, expected: dict[str, bytes]) -> None:
+    assert sections(stdout) == expected
+
+
+def test_sections_of_much_text_are_quick_to_find() -> None:
+    line = b"a line of some journal, about this long, and nothing special about it\n"
+    assert sections(b"@@journal\n" + line * 500_000 + b"@@end\n")["journal"] == line * 500_000
+
+
+def shell(line: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
+
+
+def test_the_command_line_runs_in_any_sh() -> None:
+    line = command("echo \"it's\" '$HOME'; exit 4", timeout_s=10, sudo=False, user_runtime=None)
+    done = shell(line)
+    assert (done.returncode, done.stdout, done.stderr) == (4, "it's $HOME\n", "")
+
+
+def test_time_is_limited_where_the_script_runs() -> None:
+    line = command("echo begun; sleep 60", timeout_s=0.2, sudo=False, user_runtime=None)
+    assert (shell(line).returncode, shell(line).stdout) == (124, "begun\n")
+
+
+def test_without_timeout_the_script_runs_all_the_same() -> None:
+    line = command("echo fine; exit 3", timeout_s=5, sudo=False, user_runtime=None)
+    without = line.replace("command -v timeout", "command -v no-such-timeout")
+    assert without != line
+    assert (shell(without).stdout, shell(without).returncode) == ("fine\n", 3)
+
+
+def test_a_users_systemd_can_be_reached() -> None:
+    script = 'echo "$XDG_RUNTIME_DIR $DBUS_SESSION_BUS_ADDRESS"'
+    line = command(script, timeout_s=5, sudo=False, user_runtime="/a b/run/user")
+    directory, address = shell(line).stdout.split(" unix:path=")
+    assert directory.startswith("/a b/run/user/")
+    assert address == f"{directory}/bus\n"
+
+
+def test_sudo_never_asks() -> None:
+    line = command(":", timeout_s=5, sudo=True, user_runtime=None)
+    assert line.startswith("sudo -n -- sh -c ")
+
+
+def test_too_long_is_said_before_the_host_says_it() -> None:
+    with pytest.raises(ValueError, match="standard input"):
+        command("#" * LONGEST_SCRIPT, timeout_s=5, sudo=False, user_runtime=None)
+
+
+def test_importing_the_seam_loads_no_ssh() -> None:
+    program = "import sys, sweep.host; print({'fabric', 'paramiko', 'tenacity'} & set(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "set()\n"
