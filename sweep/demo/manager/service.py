@@ -12,6 +12,7 @@ from contextlib import suppress
 from sweep.demo.manager.execution import run_command, unit_environment
 from sweep.demo.manager.exits import judge
 from sweep.demo.manager.journal import Stream
+from sweep.demo.manager.limits import StartLimit
 from sweep.demo.manager.process import SetupFailed, members, send
 from sweep.demo.manager.unit import Outcome, Unit, timestamp
 from sweep.demo.manager.unitfile import Command, UnitFile
@@ -35,7 +36,7 @@ class Service(Unit):
         self.n_restarts = 0
         self.started_at = 0.0
         self._session = 0
-        self._starts: list[float] = []
+        self._limit = StartLimit()
         self._life: asyncio.Task[None] | None = None
         self._up: asyncio.Future[Outcome] | None = None
         self._stopping = asyncio.Event()
@@ -80,7 +81,7 @@ class Service(Unit):
 
     def reset_failed(self) -> None:
         super().reset_failed()
-        self._starts.clear()
+        self._limit.reset()
 
     async def _end_life(self) -> None:
         self._stopping.set()
@@ -88,22 +89,15 @@ class Service(Unit):
             await asyncio.shield(self._life)
 
     def _limit_hit(self) -> bool:
-        """StartLimitBurst= starts within StartLimitIntervalSec= refuse the next one."""
-        file = self.file
-        within = file.seconds("StartLimitIntervalSec", 10, "Unit")
-        burst = int(file.get("StartLimitBurst", "5", "Unit"))
-        now = time.monotonic()
-        self._starts = [moment for moment in self._starts if now - moment < within]
-        if within and len(self._starts) >= burst:
-            if self.result == "success":
-                self.result = "start-limit-hit"
-            self.set_state("failed", "failed")
-            self.say(f"{self.name}: Start request repeated too quickly.", 4)
-            self.say(f"{self.name}: Failed with result 'start-limit-hit'.", 4)
-            self.say(f"Failed to start {self.title}.", 3)
-            return True
-        self._starts.append(now)
-        return False
+        if self._limit.allows(self.file):
+            return False
+        if self.result == "success":
+            self.result = "start-limit-hit"
+        self.set_state("failed", "failed")
+        self.say(f"{self.name}: Start request repeated too quickly.", 4)
+        self.say(f"{self.name}: Failed with result '{self.result}'.", 4)
+        self.say(f"Failed to start {self.title}.", 3)
+        return True
 
     # One life: from the first start to the last end.
 

@@ -38,44 +38,51 @@ class SystemdRun:
     async def run(self, argv: list[str]) -> Answer:
         asked = _read(argv)
         answer = Answer()
-        if not asked.command:
-            answer.fail(1, "Command line to execute required.")
-            return answer
         given = asked.last("--unit") or f"run-u{secrets.randbelow(10**6)}"
         stem = given.removesuffix(".timer").removesuffix(".service")
-        service = unit_name(stem)
-        timer = f"{stem}.timer"
-        for name in (service, timer) if "--on-active" in asked.options else (service,):
+        service, timer = unit_name(stem), f"{stem}.timer"
+        timed = "--on-active" in asked.options
+        if not asked.command:
+            answer.fail(1, "Command line to execute required.")
+        for name in (service, timer) if timed else (service,):
             if self._registry.loaded(name) or self._registry.unit(name).exists:
                 answer.fail(
                     1,
                     f"Failed to start transient {name.rpartition('.')[2]} unit: Unit {name} was "
                     "already loaded or has a fragment file.",
                 )
-                return answer
+        if answer.status:
+            return answer
         collect = bool(asked.flags & {"--collect", "-G"})
         settings = _service_settings(asked)
         self._registry.add_transient(transient(service, settings, asked.command), collect=collect)
-        if "--on-active" in asked.options:
-            directives = [("Timer", "OnActiveSec", asked.last("--on-active"))]
-            for pair in asked.options.get("--timer-property", []):
-                key, _, value = pair.partition("=")
-                directives.append(("Unit" if key in _OF_UNIT else "Timer", key, value))
+        if timed:
+            directives = _timer_settings(asked)
             self._registry.add_transient(transient(timer, directives), collect=collect)
             await self._registry.start(timer)
             started = f"Running timer as unit: {timer}\nWill run service as unit: {service}\n"
         else:
-            outcome = await self._registry.start(service)
-            if outcome != "done":
-                answer.fail(1, f"Job for {service} failed.")
+            await self._start(service, asked, answer)
             started = f"Running as unit: {service}\n"
-            if "--wait" in asked.flags:
-                unit = self._registry.unit(service)
-                await unit.until_ended()
-                answer.status = int(unit.properties().get("ExecMainStatus", "0"))
         if not asked.flags & {"--quiet", "-q"}:
             answer.error += started
         return answer
+
+    async def _start(self, service: str, asked: _Asked, answer: Answer) -> None:
+        unit = self._registry.unit(service)
+        if await self._registry.start(service) != "done":
+            answer.fail(1, f"Job for {service} failed.")
+        if "--wait" in asked.flags:
+            await unit.until_ended()
+            answer.status = int(unit.properties()["ExecMainStatus"])
+
+
+def _timer_settings(asked: _Asked) -> list[tuple[str, str, str]]:
+    settings = [("Timer", "OnActiveSec", asked.last("--on-active"))]
+    for pair in asked.options.get("--timer-property", []):
+        key, _, value = pair.partition("=")
+        settings.append(("Unit" if key in _OF_UNIT else "Timer", key, value))
+    return settings
 
 
 def _service_settings(asked: _Asked) -> list[tuple[str, str, str]]:
