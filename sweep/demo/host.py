@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import os
 import pwd
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
 from typing import IO
@@ -28,6 +31,7 @@ from sweep.errors import HostRefused, HostUnreachable
 from sweep.inventory import HostSpec, ProductionCommands
 
 _SHUTDOWN_TIMEOUT_S = 6.0
+_PRODUCTION_TIMEOUT_S = 10.0
 _PORTS = ("ssh", "server", "production")
 
 
@@ -156,6 +160,7 @@ class DemoHost:
         known_hosts = root / "ssh/known_hosts"
         entry = f"[127.0.0.1]:{self._ssh.port} {host_key.get_name()} {host_key.get_base64()}\n"
         known_hosts.write_text(entry)
+        _wait_for_production(self._ports["production"])
         self._endpoint = Endpoint(
             address="127.0.0.1",
             port=self._ssh.port,
@@ -176,6 +181,19 @@ class DemoHost:
                 return root
         where = self._wanted or "every private directory for this working directory"
         raise HostRefused(f"demo host: {where} is in use by another process; wait for that to end")
+
+
+def _wait_for_production(port: int) -> None:
+    """A host that somebody sweeps has been up for long. One that does not serve in time may be."""
+    until = time.monotonic() + _PRODUCTION_TIMEOUT_S
+    while time.monotonic() < until:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=1)
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            connection.request("GET", "/ready")
+            if connection.getresponse().status == HTTPStatus.OK:
+                return
+        connection.close()
+        time.sleep(0.05)
 
 
 def _environment(root: Path, user: str) -> dict[str, str]:
