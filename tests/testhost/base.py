@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.testhost.shell import TesthostError, sh
 
 RELEASES = ("bookworm", "trixie")  # systemd 252 and 257
-HOME = Path(os.environ.get("SWEEP_TESTHOST_DIR", "/var/lib/sweep-testhost"))
+HOME = Path("/var/lib/sweep-testhost")
 TOOLS = HOME / "tools"
 NSPAWN = TOOLS / "usr/bin/systemd-nspawn"
 NSPAWN_LIBRARIES = TOOLS / "usr/lib/x86_64-linux-gnu/systemd"
