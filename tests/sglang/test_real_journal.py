@@ -41,7 +41,9 @@ def printed(cut_at: str) -> str:
 def run(host: Machine, text: str, command: str) -> str:
     """Start a unit that prints `text` and then runs `command`; its invocation id when it is over.
 
-    The unit says its id itself: of one that is over, systemd may know nothing any more.
+    The unit says its id itself: of one that is over, systemd may know nothing any more. And it
+    lives until journald has read its text: from a process that is gone, journald cannot tell any
+    more to which invocation it belonged.
     """
     stdin = base64.b64encode(text.encode()).decode()
     host.run("sh", "-c", f"base64 -d > {LOG}.text", stdin=stdin)
@@ -51,6 +53,10 @@ def run(host: Machine, text: str, command: str) -> str:
         f"systemctl start {UNIT}; while systemctl is-active -q {UNIT}; do sleep 0.05; done; "
         f"journalctl --sync; cat {LOG}.id"
     )
+
+
+def shell(command: str) -> str:
+    return f"/bin/sh -c 'cat {LOG}.text; journalctl --sync; {command}'"
 
 
 def read(host: Machine, invocation: str, form: str) -> bytes:
@@ -63,7 +69,7 @@ def read(host: Machine, invocation: str, form: str) -> bytes:
 
 
 def test_every_form_of_a_real_journal(host: Machine) -> None:
-    invocation = run(host, printed("max_running_requests=4"), f"/bin/cat {LOG}.text")
+    invocation = run(host, printed("max_running_requests=4"), shell("exit 0"))
     read_as = {form: scrape(read(host, invocation, form)) for form in (*FORMS, "json --all")}
     for form, found in read_as.items():
         assert found.max_running_requests == 80, form
@@ -73,7 +79,7 @@ def test_every_form_of_a_real_journal(host: Machine) -> None:
 
 
 def test_without_all_journalctl_hides_messages(host: Machine) -> None:
-    invocation = run(host, printed("max_running_requests=4"), f"/bin/cat {LOG}.text")
+    invocation = run(host, printed("max_running_requests=4"), shell("exit 0"))
     hidden = scrape(read(host, invocation, "short"))
     assert hidden.max_running_requests is None
     assert hidden.blobs > 0
@@ -90,8 +96,7 @@ def test_without_all_journalctl_hides_messages(host: Machine) -> None:
     ],
 )
 def test_how_real_units_end(host: Machine, text: str, command: str, kind: str) -> None:
-    shell = f"/bin/sh -c 'cat {LOG}.text; {command}'"
-    invocation = run(host, text, command if command.startswith("/") else shell)
+    invocation = run(host, text, command if command.startswith("/") else shell(command))
     shown = host.sh(f"systemctl show -P Result -P ExecMainCode -P ExecMainStatus {UNIT}")
     result, code, status = sorted(shown.split(), key=str.isdigit)
     found = classify(
