@@ -81,11 +81,7 @@ def test_a_changed_inventory_is_refused_and_accepted_when_told(place: Path) -> N
     assert sweep("init", cwd=place).returncode == 0
     assert sweep(*SHORT, "--no-baseline", cwd=place).returncode == 0
     path = place / "inventory.yaml"
-    path.write_text(
-        path.read_text().replace(
-            "max_tokens: 300", "max_tokens: 50"
-        )
-    )
+    path.write_text(path.read_text().replace("max_tokens: 300", "max_tokens: 50"))
     refused = sweep("resume", cwd=place)
     assert refused.returncode == 4
     assert "benchmark settings" in refused.stderr
