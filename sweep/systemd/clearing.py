@@ -28,11 +28,14 @@ class Clearing:
     def __init__(self, site: Site, memory: GpuMemory) -> None:
         self._site = site
         self._memory = memory
+        self._before: Mapping[str, int] | None = None
 
     def before(self) -> Mapping[str, int] | None:
         """MiB by GPU uuid before our first start; None: the host was not cleared yet."""
-        content = self._site.host.read(self._site.paths.gpus)
-        return None if content is None else json.loads(content)
+        if self._before is None:
+            content = self._site.host.read(self._site.paths.gpus)
+            self._before = None if content is None else json.loads(content)
+        return self._before
 
     def clear(self, hold: Hold, record: Record) -> Mapping[str, int]:
         """Stop production and read the cards, unless this run did so before.
@@ -48,8 +51,8 @@ class Clearing:
             self._stop_command(hold, stop)
         reading = gpus.to_bytes(self._memory.settle(_SETTLE_DEADLINE_S))
         self._site.host.put(self._site.paths.gpus, reading)
-        found: dict[str, int] = json.loads(reading)
-        return found
+        self._before = json.loads(reading)
+        return self._before or {}
 
     def _stop_units(self, hold: Hold) -> None:
         site, clock = self._site, self._site.clock

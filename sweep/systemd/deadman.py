@@ -6,11 +6,12 @@ The same unit restores when the sweep ends, so there is never more than one rest
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from sweep.errors import HostError, HostTaken
 from sweep.systemd.lock import ACTIVE, Lock, holds_exactly
-from sweep.systemd.site import Site, properties, quote, text
+from sweep.systemd.site import Site, quote, text
 
 # armed: the timer runs and the lock is ours. fired: restore.sh was started. gone: neither.
 DeadMan = Literal["armed", "fired", "gone"]
@@ -62,38 +63,42 @@ class Hold:
         return silent_s >= self._site.spec.deadman_s / _RENEWALS
 
     def renewal(self) -> str:
-        """Part of a poll: renews the timer when that is due, and tells how things stand.
+        """The section `deadman` of a poll: who has the host, and the timer renewed when due.
 
         The timer may fire between our look and our renewal; systemd does one after the other, so
         a second look finds the restore unit started, and the timer is taken back.
         """
         site, paths = self._site, self._site.paths
-        due = self.due
         restoring = quote(f"{paths.run}/restoring")
-        fired = f"""[ -e {restoring} ] || case $({site.systemctl} show -p ActiveState \\
-    -- {paths.restore_unit}) in *={"|*=".join(ACTIVE)}) ;; *) false ;; esac"""
-        renew = f"{self._arm()} >/dev/null 2>&1" if due else ":"
-        if due:
+        renew = ":"
+        if self.due:
             self._renewed_at = site.clock.monotonic()
+            renew = f"""
+  {self._arm()} >/dev/null 2>&1 && renewed=armed || renewed=gone
+  case $({site.systemctl} show -p ActiveState -- {paths.restore_unit}) in
+    *={"|*=".join(ACTIVE)}) {site.systemctl} stop {paths.timer} 2>/dev/null; renewed=fired ;;
+  esac
+  echo $renewed"""
         return f"""
 echo @@deadman
-fired() {{ {fired}; }}
-if fired; then echo fired
+if [ -e {restoring} ]; then echo fired
 elif ! {self._mine}; then echo gone
-else
-  {renew}
-  if fired; then {site.systemctl} stop {paths.timer} 2>/dev/null; echo fired
-  else {site.systemctl} show -p ActiveState -- {paths.timer}
-  fi
+else {renew}
 fi
 """
 
-    def state(self, section: bytes | None) -> DeadMan:
-        """What the section `deadman` of a poll says."""
+    @property
+    def units(self) -> tuple[str, str]:
+        """What a poll has to show for `state`, in this order."""
+        return self._site.paths.restore_unit, self._site.paths.timer
+
+    def state(self, section: bytes | None, shown: Sequence[Mapping[str, str]]) -> DeadMan:
+        """What a poll says: its section `deadman`, and `units` as they were just before."""
         said = text(section)
-        if said == "fired":
+        restoring, timer = (block.get("ActiveState") in ACTIVE for block in shown)
+        if said == "fired" or restoring:
             return "fired"
-        return "armed" if properties(section).get("ActiveState") in ACTIVE else "gone"
+        return "armed" if said == "armed" or (timer and said != "gone") else "gone"
 
     def _arm(self) -> str:
         site, paths = self._site, self._site.paths
@@ -101,7 +106,7 @@ fi
         # invocation id; the timer is that other one for the unit under test.
         new = (
             f"{site.systemd_run} --unit={paths.timer.removesuffix('.timer')} "
-            f"--on-active={site.spec.deadman_s:g}s --timer-property=AccuracySec=1s "
+            f"--on-active={site.spec.deadman_s:.3f}s --timer-property=AccuracySec=1s "
             f"--timer-property=After={quote(paths.unit)} {restore_properties(site)}"
         )
         return f"{{ {site.systemctl} restart {paths.timer} 2>/dev/null || {new}; }}"

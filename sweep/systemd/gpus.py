@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sweep.errors import LaunchError
+from sweep.systemd.processes import describe
 from sweep.systemd.site import Site, text
 
 _SMI = "nvidia-smi --format=csv,noheader,nounits"
@@ -22,13 +23,7 @@ TOLERANCE_MIB = 256
 STABLE_READINGS = 2
 INTERVAL_S = 0.4
 
-# One pid a line: gpu uuid, pid, MiB, then user and command line where we may see them.
-_HOLDERS = f"""
-{_HAS_SMI} && {_SMI} --query-compute-apps=gpu_uuid,pid,used_memory 2>/dev/null |
-while IFS=', ' read -r uuid pid used; do
-  printf '%s,%s,%s,%s\\n' "$uuid" "$pid" "$used" "$(ps -o user=,args= -p "$pid" 2>/dev/null)"
-done
-"""
+_HOLDERS = f"{_HAS_SMI} && {_SMI} --query-compute-apps=gpu_uuid,pid,used_memory 2>/dev/null"
 
 
 @dataclass(frozen=True)
@@ -144,18 +139,19 @@ class GpuMemory:
             f"{limits[gpu.uuid]} MiB)"
             for gpu in held
         )
-        holders = [
-            f"pid {pid} ({owner or 'not visible to us'}, {used} MiB)"
-            for uuid, pid, used, owner in self._holders()
-            if uuid in {gpu.uuid for gpu in held}
-        ]
-        who = "; held by " + ", ".join(holders) if holders else "; nobody to be seen holds it"
+        busy = {gpu.uuid for gpu in held}
+        holders = [(pid, mib) for uuid, pid, mib in self._holders() if uuid in busy]
+        seen = describe(self._site, (pid for pid, _ in holders))
+        named = [f"{seen.get(pid, f'pid {pid}, not visible to us')} ({mib} MiB)"
+                 for pid, mib in holders]  # fmt: skip
+        who = "; held by " + ", ".join(named) if named else "; nobody to be seen holds it"
         return f"{waited_s:.0f} s after the stop {cards}{who}"
 
-    def _holders(self) -> list[tuple[str, str, str, str]]:
+    def _holders(self) -> list[tuple[str, int, str]]:
+        """(GPU uuid, pid, MiB) of every process that computes there."""
         lines = text(self._site.run(_HOLDERS).stdout).splitlines()
-        rows = [line.split(",", 3) for line in lines]
-        return [(row[0], row[1], row[2], row[3].strip()) for row in rows if len(row) == 4]
+        rows = csv.reader(lines, skipinitialspace=True)
+        return [(row[0], int(row[1]), row[2]) for row in rows if len(row) == 3 and row[1].isdigit()]
 
 
 def _same(one: Mapping[str, int], other: Mapping[str, int]) -> bool:

@@ -27,11 +27,12 @@ _STOP_S = 10
 
 @dataclass(frozen=True)
 class Job:
-    """One client. `directory` is on the host."""
+    """One client. `directory` is on the host; `progress` is the file in it that tells how far."""
 
     name: str
     unit: str
     directory: str
+    progress: str = "stderr"
 
 
 class Jobs:
@@ -41,19 +42,27 @@ class Jobs:
         self._site = site
         self._hold = hold
 
-    def job(self, name: str) -> Job:
+    def job(self, name: str, progress: str = "stderr") -> Job:
         """The job of that name, started or not."""
-        return Job(name, self._site.paths.job_unit(name), self._site.paths.job(name))
+        paths = self._site.paths
+        return Job(name, paths.job_unit(name), paths.job(name), require_name(progress))
 
     def start(
-        self, name: str, argv: Sequence[str], files: Mapping[str, bytes], *, user: str | None = None
+        self,
+        name: str,
+        argv: Sequence[str],
+        files: Mapping[str, bytes],
+        *,
+        user: str | None = None,
+        progress: str = "stderr",
     ) -> Job:
         """Start a client with these files in its directory, which is where it runs.
 
         A job that was started before is left as it is. `user` None: whoever our scripts run as.
+        `progress` names the file whose last line tells how far the client is.
         Raises HostTaken, LaunchError host_disk_full, HostError when systemd refuses.
         """
-        job = self.job(name)
+        job = self.job(name, progress)
         if not self._make(job):
             return job
         try:
@@ -97,9 +106,12 @@ mkdir -p {directory} && : > {quote(f"{self._site.paths.run}/jobs/{job.unit}")}
         return "started" not in answer
 
     def _was_started(self, job: Job) -> str:
-        """A shell command that succeeds for a client that runs or has ended."""
-        return f"""{{ [ -e {quote(job.directory)}/exit ] ||
-  {self._site.systemctl} show -p ActiveState -- {job.unit} | grep -qv =inactive; }}"""
+        """A shell command that succeeds for a client that runs or has ended.
+
+        In this order: one that is gone when the unit is looked at has written its status.
+        """
+        show = f"{self._site.systemctl} show -p ActiveState -- {job.unit}"
+        return f"{{ {show} | grep -qv =inactive || [ -e {quote(job.directory)}/exit ]; }}"
 
     def _start_script(self, job: Job, user: str | None) -> str:
         site, directory = self._site, quote(job.directory)
@@ -133,7 +145,7 @@ def job_script(site: Site, job: Job) -> str:
     return f"""
 echo @@job; {site.systemctl} show -p ActiveState -- {job.unit}
 echo @@exit; cat {directory}/exit 2>/dev/null
-echo @@progress; tail -c 400 {directory}/stderr 2>/dev/null; echo
+echo @@progress; tail -c 400 {directory}/{job.progress} 2>/dev/null; echo
 """
 
 

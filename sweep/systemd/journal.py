@@ -11,7 +11,7 @@ from sweep.systemd.site import Site, quote
 _LAG_LOOKS = 12
 _LAG_INTERVAL_S = 0.25
 _STEADY_LOOKS = 3
-_NOT_SYNCED = 3
+_NOTHING_TO_READ, _NOT_SYNCED = 1, 3
 _TIMEOUT_S = 120.0
 _INVOCATION = re.compile(r"[0-9a-f]{32}")
 
@@ -26,7 +26,8 @@ class Journal:
         """Everything up to now, or the last `lines` lines.
 
         As root journald is told to write what it has first; a user cannot, see `read_ended`.
-        Raises HostError when the journal cannot be read. No lines is not an error.
+        No lines is not an error, nor is a journal that this user may not read: evidence is
+        missing then, which the caller sees. Raises HostError when journalctl does not work.
         """
         return self._read(invocation_id, lines)[0]
 
@@ -49,7 +50,7 @@ class Journal:
         limit = f"-n {lines}" if lines is not None else ""
         # Standard output is the journal and nothing else: whether the sync worked is the status.
         result = self._site.run(self._script(invocation_id, limit), timeout_s=_TIMEOUT_S)
-        if result.exit_status not in (0, _NOT_SYNCED):
+        if result.exit_status not in (0, _NOTHING_TO_READ, _NOT_SYNCED):
             raise HostError(
                 f"{self._site.host.name}: the journal of {self._site.paths.unit} cannot be read: "
                 f"{result.tail(3)}"
@@ -79,6 +80,6 @@ if [ -z "$stream" ]; then
   esac
 fi
 {site.journalctl} {limit} -o cat --all _SYSTEMD_INVOCATION_ID={invocation_id} \\
-  + {about}={invocation_id} ${{stream:+ + _STREAM_ID=$stream}} || exit 1
+  + {about}={invocation_id} ${{stream:+ + _STREAM_ID=$stream}} || exit
 [ $synced = 0 ] || exit {_NOT_SYNCED}
 """

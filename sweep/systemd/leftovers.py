@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sweep.clock import Clock
 from sweep.host import Host
@@ -16,7 +16,7 @@ from sweep.systemd.site import Site, quote, text
 
 @dataclass(frozen=True)
 class HostRun:
-    """A run with a record on a host.
+    """A run with a record, or the lock, on a host.
 
     owes      what it found serving and has to start again; "nothing" when production was down
     restored  the host has started that again
@@ -42,20 +42,26 @@ done
 
 
 def runs_on(host: Host, spec: HostSpec, clock: Clock) -> tuple[HostRun, ...]:
-    """Every run that left a record on the host, with who holds the host. Changes nothing."""
+    """Every run that left something on the host, with who holds the host. Changes nothing."""
     # Any run will do to find the others: their places differ by the name alone.
     paths = Paths(host.root, spec.scope, int(host.run("id -u").text), "r", spec.unit)
     site = Site(host, spec, clock, paths)
     boot_id = site.run(site.boot_id).text.strip()
     found = read_lock(site)
-    me = Owner.here(clock.now())
-    listed = []
-    for restored in (False, True):
-        for run_id in runs(site, restored=restored):
-            record = read_record(site, paths.of_run(run_id))
-            one = HostRun(run_id, record.names if record else "nothing", restored)
-            if found is not None and found.lock.run_id == run_id:
-                dead = why_dead(found, me, boot_id)
-                one = HostRun(run_id, one.owes, restored, found.lock.owner.text, dead)
-            listed.append(one)
-    return tuple(listed)
+    listed = [
+        HostRun(run_id, record.names if record else "nothing", restored)
+        for restored in (False, True)
+        for run_id in runs(site, restored=restored)
+        for record in [read_record(site, paths.of_run(run_id))]
+    ]
+    if found is None:
+        return tuple(listed)
+    lock = found.lock
+    if lock.run_id not in [one.run_id for one in listed]:
+        # Its process died, or is at work, between the lock and the record.
+        listed.append(HostRun(lock.run_id, "nothing", restored=False))
+    dead = why_dead(found, Owner.here(clock.now()), boot_id)
+    return tuple(
+        replace(one, owner=lock.owner.text, dead=dead) if one.run_id == lock.run_id else one
+        for one in listed
+    )

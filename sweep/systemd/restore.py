@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sweep.errors import HostError
@@ -9,9 +10,9 @@ from sweep.systemd.deadman import restore_properties
 from sweep.systemd.health import Health
 from sweep.systemd.lock import ACTIVE, release
 from sweep.systemd.production import Record, read_record
-from sweep.systemd.site import Site, blocks, properties, quote, text
+from sweep.systemd.site import Site, blocks, quote, text
 
-_INTERVAL_S = 0.5
+_INTERVAL_S, _FIRST_INTERVAL_S = 0.5, 0.1
 # Without a health URL: so often in a row the units have to be up.
 _STEADY_LOOKS = 3
 
@@ -25,6 +26,35 @@ class Restored:
     text: str
 
 
+@dataclass(frozen=True)
+class _Look:
+    """The restore unit and the recorded units at one moment."""
+
+    at_work: bool
+    restored: bool
+    production: tuple[Mapping[str, str], ...]
+
+    @property
+    def down(self) -> str:
+        """What is not up, with why; or that restore.sh ended without having done its work."""
+        down = [one for one in self.production if one["ActiveState"] not in ACTIVE]
+        states = ", ".join(_state(one) for one in down)
+        return states or ("" if self.restored else "restore.sh failed")
+
+    @property
+    def failed(self) -> bool:
+        """Nothing is at work any more that could change it."""
+        failed = any(one["ActiveState"] == "failed" for one in self.production)
+        return not self.at_work and (failed or not self.restored)
+
+
+def _state(shown: Mapping[str, str]) -> str:
+    words = [shown.get("SubState", "")]
+    if shown.get("Result", "success") != "success":
+        words.append(f"{shown['Result']} {shown.get('ExecMainStatus', '')}")
+    return f"{shown['Id']} is {shown['ActiveState']} ({', '.join(words)})"
+
+
 class Restorer:
     """Gives the host back after one run, with nothing but what lies on the host."""
 
@@ -35,7 +65,8 @@ class Restorer:
     def request(self, why: str, *, forget: bool = False) -> bool:
         """Start the restore unit and return; False: there is no record, so nothing to restore.
 
-        With `forget` the host removes what the run left in /run, too: nobody will ask for it.
+        What the host has restored already is not started again: a person may have stopped it
+        since. With `forget` the host also removes what the run left in /run: nobody will ask.
         """
         site, paths = self._site, self._site.paths
         run = quote(paths.run)
@@ -43,7 +74,10 @@ class Restorer:
         script = f"""
 [ -e {quote(paths.restore_script)} ] || exit 0
 echo @@record
-[ -e {run}/restored ] && exit 0
+if [ -e {run}/restored ]; then
+  {self._remove if forget else ":"}
+  exit 0
+fi
 [ -e {run}/why ] || echo {quote(why)} > {run}/why
 {f": > {run}/forget" if forget else ""}
 {site.systemctl} start --no-block {paths.restore_unit} 2>/dev/null || {start}
@@ -58,83 +92,88 @@ echo @@record
         """
         site = self._site
         began = site.clock.monotonic()
-        record = read_record(site, site.paths) if self.request(why) else None
+        record = read_record(site, site.paths)
         if record is None:
             release(site)
-            self._clear()
+            site.run(self._remove)
             return Restored((), 0.0, "nothing was recorded as production: nothing to restore")
+        restored_at = self._restored_at(record)
+        if restored_at:
+            site.run(self._remove)
+            said = f"the host itself started {record.names} at {restored_at}"
+            return Restored(record.units, 0.0, said)
+        self.request(why)
         self._wait(record, began + within_s)
         seconds = site.clock.monotonic() - began
-        self._clear()
+        site.run(self._remove)
         if not record.owed:
             return Restored((), seconds, "production was down before and stays down")
         return Restored(record.units, seconds, f"{record.names} again up after {seconds:.0f} s")
 
+    def _restored_at(self, record: Record) -> str:
+        """When the host restored this run; empty when it did not, or what it started has failed."""
+        mark = f"{self._site.paths.run}/restored"
+        content = self._site.host.read(mark)
+        if content is None:
+            return ""
+        if any(one["ActiveState"] == "failed" for one in self._look(record).production):
+            self._site.run(f"rm -f {quote(mark)}")
+            return ""
+        return text(content).split("\n", maxsplit=1)[0]
+
     def _wait(self, record: Record, until: float) -> None:
         clock = self._site.clock
-        steady = 0
+        steady, failed, interval_s = 0, 0, _FIRST_INTERVAL_S
         while True:
-            at_work, down = self._look(record)
-            trouble = "the restore unit is still at work" if at_work else down
+            look = self._look(record)
+            trouble = "the restore unit is still at work" if look.at_work else look.down
             steady = 0 if trouble else steady + 1
+            failed = failed + 1 if look.failed else 0
             if steady and record.owed and self._site.spec.production_health:
                 trouble = self._health.trouble() or ""
                 if not trouble:
                     return
             elif steady >= (_STEADY_LOOKS if record.owed else 1):
                 return
-            if clock.monotonic() >= until:
+            if failed >= _STEADY_LOOKS or clock.monotonic() >= until:
+                # Not done, whatever restore.sh saw: the next restore has to start it again.
+                self._site.run(f"rm -f {quote(self._site.paths.run)}/restored")
                 raise HostError(self._not_back(record, trouble))
-            clock.sleep(_INTERVAL_S)
+            clock.sleep(interval_s)
+            interval_s = min(_INTERVAL_S, 2 * interval_s)
 
-    def _look(self, record: Record) -> tuple[bool, str]:
-        """Whether restore.sh is still at work, and what is not up, as a message.
-
-        Raises HostError when it ended without having done its work.
-        """
+    def _look(self, record: Record) -> _Look:
         site, paths = self._site, self._site.paths
         shown = "-p Id -p ActiveState -p SubState -p Result -p ExecMainStatus"
-        units = f"{site.systemctl} show {shown} -- {quote(*record.units)}" if record.units else ""
         # The unit is looked at before the file that it writes last.
         answer = site.ask("look at production", f"""
-echo @@unit; {site.systemctl} show -p ActiveState -- {paths.restore_unit}
+echo @@units; {site.systemctl} show {shown} -- {quote(paths.restore_unit, *record.units)}
 echo @@restored; cat {quote(paths.run)}/restored 2>/dev/null
-echo @@production; {units}
 :""")  # fmt: skip
-        restored = bool(text(answer.get("restored")))
-        at_work = properties(answer.get("unit")).get("ActiveState") in ACTIVE
-        down = [one for one in blocks(answer.get("production")) if one["ActiveState"] not in ACTIVE]
-        states = ", ".join(_state(one) for one in down)
-        if not restored and not at_work:
-            raise HostError(self._not_back(record, states or "restore.sh failed"))
-        return not restored, states
+        restoring, *production = blocks(answer["units"])
+        at_work = restoring["ActiveState"] in ACTIVE
+        return _Look(at_work, bool(text(answer.get("restored"))), tuple(production))
 
     def _not_back(self, record: Record, trouble: str) -> str:
         site, paths = self._site, self._site.paths
-        tails = [self._tail(unit) for unit in (*record.units, paths.restore_unit)]
+        tails = [self._tail(unit) for unit in record.units]
+        tails.append(self._tail(paths.restore_unit, "_TRANSPORT=stdout"))
         lines = "\n".join(filter(None, tails))
         return (
             f"{site.host.name}: production did not come back ({record.names}): {trouble}\n{lines}\n"
             f"mend it there, then: sweep restore {site.host.name}"
         )
 
-    def _tail(self, unit: str) -> str:
-        lines = text(
-            self._site.run(f"{self._site.journalctl} -n 5 -o cat --all -u {quote(unit)}").stdout
-        )
+    def _tail(self, unit: str, *matches: str) -> str:
+        words = f"{self._site.journalctl} -n 5 -o cat --all -u {quote(unit, *matches)}"
+        lines = text(self._site.run(words).stdout)
         return f"{unit}: " + lines.replace("\n", f"\n{unit}: ") if lines else ""
 
-    def _clear(self) -> None:
-        """Remove the run's directory under /run, and the empty ones around it and the work's."""
+    @property
+    def _remove(self) -> str:
+        """Removes the run's directory under /run, and the empty ones around it and the work's."""
         paths = self._site.paths
-        self._site.run(f"""
-rm -rf {quote(paths.run)}
-rmdir {quote(paths.state, paths.work, paths.work_root)} 2>/dev/null
-:""")
-
-
-def _state(shown: dict[str, str]) -> str:
-    words = [shown.get("SubState", "")]
-    if shown.get("Result", "success") != "success":
-        words.append(f"{shown['Result']} {shown.get('ExecMainStatus', '')}")
-    return f"{shown['Id']} is {shown['ActiveState']} ({', '.join(words)})"
+        return (
+            f"rm -rf {quote(paths.run)}; "
+            f"rmdir {quote(paths.state, paths.work, paths.work_root)} 2>/dev/null; :"
+        )

@@ -10,6 +10,7 @@ from datetime import datetime
 from sweep.errors import HostError, HostRefused, HostTaken, LaunchError
 from sweep.host.verbs import TIMED_OUT
 from sweep.systemd.deadman import Hold
+from sweep.systemd.processes import describe
 from sweep.systemd.production import production_units
 from sweep.systemd.site import Site, names, properties, quote, text
 from sweep.systemd.state import Listener, UnitState, listeners, port_script
@@ -60,12 +61,14 @@ echo @@unit; {site.systemctl} show -p ActiveState -- {quote(site.paths.unit)}
         except HostError as error:
             raise as_launch_error(error) from error
         answer = site.ask("load our unit", f"""
+{self._hold.guard()}
 {self._own_secrets()}
 {site.systemctl} daemon-reload || exit
 echo @@unit
 {site.systemctl} show -p LoadState -p LoadError -p FragmentPath -p Conflicts -p DropInPaths \\
   -- {paths.unit}
 """)  # fmt: skip
+        self._hold.require(answer)
         shown = properties(answer["unit"])
         if shown["LoadState"] != "loaded" or shown["FragmentPath"] != paths.unit_file:
             why = shown.get("LoadError") or f"{shown['LoadState']} from {shown['FragmentPath']}"
@@ -104,15 +107,20 @@ echo @@unit
             raise LaunchError("exec_failed", f"systemd did not start {site.paths.unit}: {why}")
         return Started(shown["InvocationID"], started_at)
 
-    def request_stop(self) -> None:
-        """Ask systemd to stop the unit and the run's benchmark clients; do not wait."""
+    def request_stop(self) -> str:
+        """Ask systemd to stop the unit and the run's benchmark clients; do not wait for the unit.
+
+        Returns the time it gives the unit, in systemd's words.
+        """
         site, paths = self._site, self._site.paths
-        site.run(f"""
+        answer = site.ask("stop our unit", f"""
 for job in {quote(paths.run)}/jobs/*; do
   [ -e "$job" ] && {site.systemctl} stop "${{job##*/}}" 2>/dev/null
 done
 {site.systemctl} stop --no-block {quote(paths.unit)} 2>/dev/null
-:""")
+echo @@unit; {site.systemctl} show -p TimeoutStopUSec -- {quote(paths.unit)}
+""")  # fmt: skip
+        return properties(answer["unit"]).get("TimeoutStopUSec", "")
 
     def reset_failed(self) -> None:
         """After a stop that we asked for, failed means nothing: SGLang may end by SIGKILL."""
@@ -122,10 +130,8 @@ done
 
     def left_over(self, state: UnitState, waited_s: float) -> str:
         """What of our unit did not end, for a message."""
-        pids = sorted({*state.cgroup_pids, *(one.pid for one in state.listeners if one.pid)})
-        seen = f"ps -o pid=,user=,args= -p {','.join(map(str, pids))}" if pids else ":"
-        shown = text(self._site.run(seen).stdout).splitlines()
-        who = "; ".join(" ".join(line.split())[:200] for line in shown)
+        pids = {*state.cgroup_pids, *(one.pid for one in state.listeners if one.pid)}
+        who = "; ".join(describe(self._site, pids).values())
         return (
             f"{waited_s:.0f} s after the stop {self._site.paths.unit} is {state.active} "
             f"({state.sub}); still there: {who or 'no process to be seen'}"
@@ -188,15 +194,13 @@ echo @@unit; show
 
     def port_owner(self, found: Sequence[Listener]) -> str:
         """Who has the server's port, and what to do about it, for a message."""
-        site = self._site
-        port = site.spec.server.port
-        advice = "end it, or name another port in hosts.*.server.port of the inventory"
-        owners = []
-        for one in found:
-            line = f"ps -o user=,args= -p {one.pid}" if one.pid else ":"
-            user, _, command = text(site.run(line).stdout).partition(" ")
-            owners.append(f"{one.text}, user {user}: {command.strip()[:200]}" if user else one.text)
-        return f"port {port} is taken by {'; '.join(owners)}; {advice}"
+        port = self._site.spec.server.port
+        seen = describe(self._site, (one.pid for one in found if one.pid))
+        owners = [seen.get(one.pid or 0, one.text) for one in found]
+        return (
+            f"port {port} is taken by {'; '.join(owners)}; end it, or name another port in "
+            "hosts.*.server.port of the inventory"
+        )
 
 
 def as_launch_error(error: HostError) -> HostError | LaunchError:

@@ -34,7 +34,7 @@ class Listener:
 
 @dataclass(frozen=True)
 class JobState:
-    """A benchmark client. `progress` is the last line it wrote to standard error.
+    """A benchmark client. `progress` is the last line of the file that tells how far it is.
 
     exit_status is None while it runs, and when it ended without one: it was killed.
     """

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from sweep.errors import LaunchError
 from sweep.systemd.gpus import GpuMemory
 from sweep.systemd.service import Service
-from sweep.systemd.site import Site, quote, text
+from sweep.systemd.site import Site
 from sweep.systemd.watch import Watch
 
 _INTERVAL_S = 0.25
@@ -37,8 +37,7 @@ class Stopping:
         """
         clock = self._site.clock
         began = clock.monotonic()
-        limit = self._stop_timeout_s() + _KILL_MARGIN_S
-        self._service.request_stop()
+        limit = span_s(self._service.request_stop()) + _KILL_MARGIN_S
         ended_at: float | None = None
         while True:
             state = self._watch.poll()
@@ -53,12 +52,9 @@ class Stopping:
                     raise LaunchError("port_in_use", self._service.port_owner(state.listeners))
             clock.sleep(_INTERVAL_S)
         self._service.reset_failed()
-        self._memory.wait_until_free(uuids or tuple(before), before, _GPU_S)
+        cards = tuple(before) if uuids is None else uuids
+        self._memory.wait_until_free(cards, before, _GPU_S)
         return clock.monotonic() - began
-
-    def _stop_timeout_s(self) -> float:
-        script = f"{self._site.systemctl} show -p TimeoutStopUSec -- {quote(self._site.paths.unit)}"
-        return span_s(text(self._site.run(script).stdout).partition("=")[2])
 
 
 def span_s(shown: str) -> float:

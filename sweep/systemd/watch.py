@@ -25,17 +25,17 @@ class Watch:
         if hold.due:
             # Production's own check may be any command, so it is not run at every look.
             self._by_command = runs_by_command(site)
-        script = look_script(site, self._control_group, production_units(site)) + hold.renewal()
+        units = (*hold.units, *production_units(site))
+        script = look_script(site, self._control_group, units) + hold.renewal()
         answer = site.ask("look at our unit", script + (job_script(site, job) if job else "") + ":")
-        production = [
-            block["Id"] for block in blocks(answer["unit"])[1:] if block["ActiveState"] in ACTIVE
-        ]
+        _, restoring, timer, *production_shown = blocks(answer["unit"])
+        production = [one["Id"] for one in production_shown if one["ActiveState"] in ACTIVE]
         if self._by_command:
             production.append("production")
         state = unit_state(
             answer,
             production_active=tuple(production),
-            deadman=hold.state(answer.get("deadman")),
+            deadman=hold.state(answer.get("deadman"), (restoring, timer)),
             job=job_state(answer) if job else None,
         )
         self._control_group = state.control_group or self._control_group

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
@@ -14,7 +14,6 @@ from tests.testhost import Machine, Pool
 # release, login user, settings of the inventory
 IDENTITIES = {
     "bookworm-root": ("bookworm", "root", {}),
-    "bookworm-user": ("bookworm", "plain", {"scope": "user"}),
     "trixie-sudo": ("trixie", "ops", {"become": "sudo"}),
     "trixie-user": ("trixie", "plain", {"scope": "user"}),
 }
@@ -36,32 +35,57 @@ def clean(target: Target) -> Iterator[Target]:
     assert left == []
 
 
-@pytest.fixture(scope="session", params=IDENTITIES)
-def connection(testhost: Pool, request: pytest.FixtureRequest) -> Iterator[Target]:
-    """One connection for all tests of an identity: making one costs as much as a test."""
-    release, user, settings = IDENTITIES[request.param]
-    with connection_as(testhost.shared(release), user, **settings) as target:
-        yield target
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    """The embedded host, which has to do all that the real ones do."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SWEEP_DEMO_DIR", str(tmp_path_factory.mktemp("demo")))
+        spec = host_spec(transport="demo")
+        with connect("demo", spec) as host:
+            yield Target(host, spec, "demo")
+
+
+@pytest.fixture(scope="session")
+def connections(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Target]]:
+    """Connections are kept: making one costs as much as a test."""
+    made: dict[str, Target] = {}
+    with ExitStack() as stack:
+
+        def get(identity: str) -> Target:
+            if identity == "demo":
+                demo: Target = request.getfixturevalue("demo")
+                return demo
+            if identity not in made:
+                pool: Pool = request.getfixturevalue("testhost")
+                release, user, settings = IDENTITIES[identity]
+                connection = connection_as(pool.shared(release), user, **settings)
+                made[identity] = stack.enter_context(connection)
+            return made[identity]
+
+        yield get
+
+
+Connections = Callable[[str], Target]
+
+
+@pytest.fixture(params=["demo", "bookworm-root", "trixie-user"])
+def target(connections: Connections, request: pytest.FixtureRequest) -> Iterator[Target]:
+    """The demo host, the older systemd as root, the newer one as a user."""
+    yield from clean(connections(request.param))
+
+
+@pytest.fixture(params=["demo", *IDENTITIES])
+def everyone(connections: Connections, request: pytest.FixtureRequest) -> Iterator[Target]:
+    """Every host as each of its identities."""
+    yield from clean(connections(request.param))
 
 
 @pytest.fixture
-def target(connection: Target) -> Iterator[Target]:
-    """A host as each of its identities, with nothing of the tool on it afterwards."""
-    yield from clean(connection)
+def root(connections: Connections) -> Iterator[Target]:
+    """One host as root, for what is the same for every identity."""
+    yield from clean(connections("bookworm-root"))
 
 
 @pytest.fixture
 def bookworm(testhost: Pool) -> Machine:
     return testhost.shared("bookworm")
-
-
-@pytest.fixture(scope="session")
-def root_connection(testhost: Pool) -> Iterator[Target]:
-    with connection_as(testhost.shared("bookworm"), "root") as target:
-        yield target
-
-
-@pytest.fixture
-def root(root_connection: Target) -> Iterator[Target]:
-    """One host as root, for what is the same for every identity."""
-    yield from clean(root_connection)
