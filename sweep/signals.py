@@ -1,6 +1,6 @@
 """SIGHUP, SIGINT and SIGTERM become a request that every wait of the sweep notices.
 
-Nothing is torn out of the middle of a write: a handler only counts and wakes sleepers up.
+Nothing is torn out of the middle of a write: a handler only counts, and every wait looks.
 The first signal ends the sweep in the orderly way: `sleep` raises Interrupted, cleaning up runs
 inside `shielded()`. The second one ends the cleaning up as well, and the host finishes it itself.
 """
@@ -8,7 +8,7 @@ inside `shielded()`. The second one ends the cleaning up as well, and the host f
 from __future__ import annotations
 
 import signal
-import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -19,6 +19,9 @@ from sweep.clock import SystemClock
 from sweep.errors import Interrupted
 
 SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+# How late a wait notices a signal, at most. It looks, because a handler that wakes it up would need
+# a lock, which the thread that it interrupts may hold.
+LOOK_S = 0.1
 
 
 class InterruptibleClock:
@@ -30,7 +33,6 @@ class InterruptibleClock:
     def __init__(self, acknowledge: Callable[[str, int], None]) -> None:
         self._acknowledge = acknowledge
         self._clock = SystemClock()
-        self._woken = threading.Event()
         self._first: int | None = None
         self._count = 0
         self._tolerated = 0
@@ -52,7 +54,6 @@ class InterruptibleClock:
     def _handle(self, signum: int, _frame: FrameType | None) -> None:
         self._count += 1
         self._first = self._first or signum
-        self._woken.set()
         self._acknowledge(signal.Signals(signum).name, self._count)
 
     def now(self) -> datetime:
@@ -62,12 +63,11 @@ class InterruptibleClock:
         return self._clock.monotonic()
 
     def sleep(self, seconds: float) -> None:
-        """Wait; raises Interrupted at once when more signals came than are tolerated here."""
+        """Wait; raises Interrupted soon when more signals came than are tolerated here."""
         until = self.monotonic() + seconds
         self.check()
         while (left := until - self.monotonic()) > 0:
-            if self._woken.wait(left):
-                self._woken.clear()
+            time.sleep(min(left, LOOK_S))
             self.check()
 
     def check(self) -> None:

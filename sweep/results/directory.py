@@ -24,6 +24,10 @@ Now = Callable[[], datetime]
 _RUN_ID = re.compile(r".+-(?P<stamp>\d{8}-\d{6})(-(?P<copy>\d+))?")
 
 
+# A line for people that cannot be kept is lost: it must not keep the host from being given back.
+_NO_REASON_TO_STOP = (OutOfRoom, RunDirectoryError)
+
+
 def utc_now() -> datetime:
     return datetime.now(UTC)
 
@@ -31,7 +35,7 @@ def utc_now() -> datetime:
 class RunDirectory:
     """What one run leaves. Reading needs nothing; `append` and the like need `with run.lock():`.
 
-    Every write raises OutOfRoom when there is no space (nothing is torn then) and
+    Every write of a result raises OutOfRoom when there is no space (nothing is torn then) and
     RunDirectoryError when the directory cannot be written.
     """
 
@@ -157,13 +161,13 @@ class RunDirectory:
         self.event("begin", due=dict(due), resumed=resumed)
 
     def end(self, reason: str, exit_code: int) -> None:
-        """Say that this process stops working, and why; a full disk is no reason to fail here."""
-        with suppress(OutOfRoom):
-            self.event("end", reason=reason, exit_code=exit_code)
+        """Say that this process stops working, and why."""
+        self.event("end", reason=reason, exit_code=exit_code)
 
     def event(self, kind: str, **fields: Any) -> None:
         """Append to events.jsonl; the kinds that `status` reads are listed in `results.events`."""
-        append_event(self.path / "events.jsonl", self._now(), kind, fields)
+        with suppress(*_NO_REASON_TO_STOP):
+            append_event(self.path / "events.jsonl", self._now(), kind, fields)
 
     def events(self) -> list[Event]:
         return list(read_events(self.path / "events.jsonl"))
@@ -172,9 +176,10 @@ class RunDirectory:
         """Append to sweep.log, with the time in UTC before the first line."""
         stamp = self._now().astimezone(UTC).isoformat(sep=" ", timespec="milliseconds")
         line = f"{stamp.replace('+00:00', 'Z')} {text.rstrip()}\n"
-        files.append_line(
-            self.path / "sweep.log", line.encode("utf-8", "backslashreplace"), durable=False
-        )
+        with suppress(*_NO_REASON_TO_STOP):
+            files.append_line(
+                self.path / "sweep.log", line.encode("utf-8", "backslashreplace"), durable=False
+            )
 
     def write_unit(self, launch_id: str, text: str) -> None:
         """Keep the unit that a launch ran: units/l-03.service."""

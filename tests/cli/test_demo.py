@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -75,6 +76,21 @@ def test_killed_in_the_middle_then_resumed(place: Path) -> None:
     frame = rows(place)
     assert len(frame) == 6
     assert not frame.duplicated(["point", "trial"]).any()
+
+
+def test_a_run_directory_that_vanishes_does_not_cost_production(place: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sweep", *SHORT], cwd=place, stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    until = time.monotonic() + 60
+    while time.monotonic() < until and not list(place.glob("runs/*/units/*")):
+        time.sleep(0.02)
+    shutil.rmtree(place / "runs")
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 4, said
+    assert "again up after" in said
+    assert "sweep: " in said.splitlines()[-1]
 
 
 def test_a_changed_inventory_is_refused_and_accepted_when_told(place: Path) -> None:
