@@ -4,7 +4,7 @@
     script       how scripts are wrapped, how their answers are told apart
     route        where to connect, over which jump hosts (`ssh -G`)
     hostkeys     is it the right host?          login   with which key?
-    wire         sockets and the heartbeat      exchange, tunnel   what goes over a channel
+    wire         sockets and the heartbeat      exchange, tunnel, relay  what goes over a channel
     connection   one connection                 session   the verbs, reconnecting below them
     trouble      paramiko's errors as ours
 

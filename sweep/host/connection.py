@@ -16,6 +16,7 @@ from sweep.errors import HostRefused, HostUnreachable
 from sweep.host.exchange import converse
 from sweep.host.hostkeys import STRICT, HostKeyCheck
 from sweep.host.login import KeyLogin
+from sweep.host.relay import is_connected
 from sweep.host.route import Hop
 from sweep.host.script import KILL_AFTER_S
 from sweep.host.trouble import FOREIGN, translated
@@ -89,18 +90,32 @@ class Connection:
             status = NO_STATUS
         return Result(status, outcome.stdout, outcome.stderr)
 
-    def channel_to(self, port: int) -> paramiko.Channel | None:
-        """A channel to 127.0.0.1:port on the host; None when nothing listens there."""
+    def channel_to(self, port: int, relay: str | None) -> paramiko.Channel | None:
+        """A channel to 127.0.0.1:port on the host; None when nothing listens there.
+
+        Where the host forwards no ports, a command line `relay` does it; without: HostRefused.
+        """
         try:
             with self._heartbeat.limit(OPEN_TIMEOUT_S, "opening a tunnel"):
                 return self._forward(self._transport, ("127.0.0.1", port))
         except paramiko.ChannelException as error:
             if error.code == CONNECT_FAILED:
                 return None
+            if relay is not None:
+                return self._channel_by(relay)
             raise HostRefused(
                 f"{self._hop}: the host forwards no port ({error.text}): "
                 "set AllowTcpForwarding yes in its sshd_config"
             ) from error
+        except FOREIGN as error:
+            raise self._unreachable(error) from error
+
+    def _channel_by(self, relay: str) -> paramiko.Channel | None:
+        try:
+            with self._heartbeat.limit(OPEN_TIMEOUT_S, "starting a relay"):
+                channel = self._transport.open_session(timeout=OPEN_TIMEOUT_S)
+                channel.exec_command(relay)
+                return channel if is_connected(channel) else None
         except FOREIGN as error:
             raise self._unreachable(error) from error
 

@@ -16,14 +16,23 @@ LC_ALL=C.UTF-8
 export PATH LC_ALL
 """
 
+# Before it a login shell may have spoken (bash reads ~/.bashrc for every command over SSH).
+MARK = "<sweep: what the script prints begins here>"
 # $1 is the script. This shell outlives it, so that a signal that kills it becomes a status; the
 # time limit is kept on the host, because closing the connection would not end what runs there.
 SUPERVISE = """\
+echo "{mark}"
 if command -v timeout >/dev/null
 then timeout -k {kill_after} {seconds} sh -c "$1"
 else sh -c "$1"
 fi
 exit $?"""
+
+
+def printed(stdout: bytes) -> bytes | None:
+    """What the script of a `command` printed itself; None: it was not even begun."""
+    _, begun, rest = stdout.partition(MARK.encode() + b"\n")
+    return rest if begun else None
 
 
 def sections(stdout: bytes) -> dict[str, bytes]:
@@ -55,6 +64,6 @@ def command(script: str, *, timeout_s: float, sudo: bool, user_runtime: str | No
     whole = prelude + script
     if len(whole.encode()) > LONGEST_SCRIPT:
         raise ValueError("a script this long has to get its data through standard input")
-    supervise = SUPERVISE.format(kill_after=KILL_AFTER_S, seconds=f"{timeout_s:g}")
+    supervise = SUPERVISE.format(mark=MARK, kill_after=KILL_AFTER_S, seconds=f"{timeout_s:g}")
     words = [*(("sudo", "-n", "--") if sudo else ()), "sh", "-c", supervise, "sweep", whole]
     return shlex.join(words)

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 import tenacity
 
 from sweep.errors import HostError, HostRefused, HostUnreachable
-from sweep.host.connection import Connection
-from sweep.host.script import command
+from sweep.host.connection import NO_STATUS, Connection
+from sweep.host.relay import relay_words
+from sweep.host.script import command, printed
 from sweep.host.tunnel import Tunnel
 from sweep.host.verbs import Result
 from sweep.inventory import HostSpec
@@ -28,6 +29,7 @@ MOST_RUNS = 10  # of one script: what loses the connection each time is not the 
 NO_FILE = 66  # EX_NOINPUT
 FILE_TIMEOUT_S = 300.0
 PROBE_TIMEOUT_S = 30.0
+RELAY_S = 3600.0  # no request of ours takes longer
 FIRST_WAIT_S, LONGEST_WAIT_S, JITTER_S = 0.5, 30.0, 0.5
 
 log = logging.getLogger("sweep.host")
@@ -104,7 +106,7 @@ class SshHost:
             connection = self._connected()
             runs += 1
             try:
-                return connection.execute(line, stdin=stdin, timeout_s=timeout_s)
+                return _own(connection.execute(line, stdin=stdin, timeout_s=timeout_s))
             except HostUnreachable:
                 self._drop(connection)
                 raise
@@ -146,8 +148,11 @@ if command -v restorecon >/dev/null; then restorecon -- {target} || :; fi
         return result.stdout
 
     @contextlib.contextmanager
-    def tunnel(self, port: int) -> Iterator[int]:
-        tunnel = Tunnel(lambda: self._channel_to(port))
+    def tunnel(self, port: int, *, direct: bool = False) -> Iterator[int]:
+        relay = None if direct else self._command(relay_words(self.spec.python, port), RELAY_S)
+        if direct and (probe := self._channel_to(port, None)):
+            probe.close()
+        tunnel = Tunnel(lambda: self._channel_to(port, relay))
         try:
             yield tunnel.port
         finally:
@@ -155,10 +160,10 @@ if command -v restorecon >/dev/null; then restorecon -- {target} || :; fi
 
     # -- the connection below
 
-    def _channel_to(self, port: int) -> paramiko.Channel | None:
+    def _channel_to(self, port: int, relay: str | None) -> paramiko.Channel | None:
         connection = self._connected()
         try:
-            return connection.channel_to(port)
+            return connection.channel_to(port, relay)
         except HostUnreachable:
             self._drop(connection)
             raise
@@ -195,7 +200,7 @@ if command -v restorecon >/dev/null; then restorecon -- {target} || :; fi
     def _probe(self, connection: Connection) -> None:
         """That scripts run at all, and with the rights they need: better here than in a script."""
         line = self._command(":", PROBE_TIMEOUT_S)
-        result = connection.execute(line, stdin=b"", timeout_s=PROBE_TIMEOUT_S)
+        result = _own(connection.execute(line, stdin=b"", timeout_s=PROBE_TIMEOUT_S))
         if result.ok:
             return
         if not self._sudo:
@@ -203,12 +208,17 @@ if command -v restorecon >/dev/null; then restorecon -- {target} || :; fi
                 f"{self.name}: the login works but runs no script (status {result.exit_status}): "
                 f"{_words(result)}. The user needs a login shell that runs commands"
             )
-        user = connection.execute("id -un", stdin=b"", timeout_s=PROBE_TIMEOUT_S).text.strip()
+        user = self._login(connection)
         raise HostRefused(
             f"{self.name}: sudo refuses {user}: {_words(result)}. The tool never enters a "
             "password; on the host, run `visudo -f /etc/sudoers.d/sweep` and put in this line: "
             f"{user} ALL=(root) NOPASSWD: ALL"
         )
+
+    def _login(self, connection: Connection) -> str:
+        """Who logs in, whatever sudo would make of it."""
+        line = command("id -un", timeout_s=PROBE_TIMEOUT_S, sudo=False, user_runtime=None)
+        return _own(connection.execute(line, stdin=b"", timeout_s=PROBE_TIMEOUT_S)).text.strip()
 
     def _command(self, script: str, timeout_s: float) -> str:
         runtime = f"{self.root}/run/user" if self.spec.scope == "user" else None
@@ -253,6 +263,15 @@ if command -v restorecon >/dev/null; then restorecon -- {target} || :; fi
 def _last(state: tenacity.RetryCallState) -> BaseException:
     error = state.outcome.exception() if state.outcome else None
     return error or RuntimeError("tenacity asked for an error without a failure")
+
+
+def _own(result: Result) -> Result:
+    """Without what the login shell printed; a script that was not begun has failed."""
+    own = printed(result.stdout)
+    if own is None:
+        said = result.stderr.strip() or result.stdout
+        return Result(result.exit_status or NO_STATUS, b"", said)
+    return Result(result.exit_status, own, result.stderr)
 
 
 def _words(result: Result) -> str:

@@ -72,11 +72,13 @@ class Host(Protocol):
         """The file's content, None when there is no such file; HostError when it cannot be read."""
         ...
 
-    def tunnel(self, port: int) -> AbstractContextManager[int]:
+    def tunnel(self, port: int, *, direct: bool = False) -> AbstractContextManager[int]:
         """A local port on 127.0.0.1 that reaches 127.0.0.1:`port` on the host.
 
         It stays through reconnections; only what was being transferred is lost. Where nothing
-        listens on the host, a connection is reset, or ends without a byte, at once.
+        listens on the host, a connection is reset, or ends without a byte, at once. Where sshd
+        forwards no ports, the host's Python does, too slowly to measure through: `direct` tries
+        it, once, at the beginning and raises HostRefused.
         """
         ...
 

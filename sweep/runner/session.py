@@ -103,8 +103,8 @@ def open_session(sweep: Sweep, host: Host) -> Iterator[Session]:
     values = secret_values(spec.server)
     systemd = Systemd(host, spec, sweep.clock, sweep.run.id)
     with ExitStack() as stack:
-        port = stack.enter_context(host.tunnel(spec.server.port))
         local = isinstance(benchmark, BuiltinBenchmark) and benchmark.run_on == "controller"
+        port = stack.enter_context(host.tunnel(spec.server.port, direct=local))
         clients: Clients = (
             LocalClients(stack, port, systemd)
             if local

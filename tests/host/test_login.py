@@ -167,6 +167,34 @@ def test_a_login_that_runs_nothing(connected: Connected, target: Machine) -> Non
         target.run("usermod", "--shell", "/bin/bash", "locked")
 
 
+@pytest.mark.parametrize("user", ["root", "ops"])
+def test_a_login_that_talks(connected: Connected, target: Machine, user: str) -> None:
+    home = "root" if user == "root" else "home/ops"
+    talk = target.root / home / ".bashrc"
+    before = talk.read_text() if talk.exists() else ""
+    talk.write_text("echo Welcome; echo @@id; echo noise >&2; printf 'no end'\n")
+    try:
+        host = connected("gpu", spec_for(target, user, become="sudo" if user == "ops" else "none"))
+        assert host.run("echo x; exit 3").stdout == b"x\n"
+        host.put("/tmp/talk", b"\xff\n")
+        assert host.read("/tmp/talk") == b"\xff\n"
+        assert host.read("/tmp/none") is None
+    finally:
+        talk.write_text(before)
+
+
+def test_a_login_that_runs_something_else(connected: Connected, target: Machine) -> None:
+    config = target.root / "etc/ssh/sshd_config.d/forced.conf"
+    config.write_text("Match User plain\n  ForceCommand echo only backups here\n")
+    target.run("systemctl", "restart", "ssh")
+    try:
+        with pytest.raises(HostRefused, match=r"runs no script .*only backups here"):
+            connected("gpu", spec_for(target, "plain"))
+    finally:
+        config.unlink()
+        target.run("systemctl", "restart", "ssh")
+
+
 def test_identities(connected: Connected, target: Machine) -> None:
     as_user = connected("gpu", spec_for(target, "plain", scope="user"))
     assert as_user.run("id -un; systemctl --user is-system-running").text == "plain\nrunning\n"

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from sweep.host import sections
-from sweep.host.script import LONGEST_SCRIPT, command
+from sweep.host.script import LONGEST_SCRIPT, MARK, command, printed
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,24 @@ def test_sections_of_much_text_are_quick_to_find() -> None:
 
 
 def shell(line: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
+    """Run a command's line; stdout is what its script printed."""
+    done = subprocess.run(["sh", "-c", line], capture_output=True, check=False)
+    own = printed(done.stdout)
+    assert own is not None
+    return subprocess.CompletedProcess(line, done.returncode, own.decode(), done.stderr.decode())
+
+
+@pytest.mark.parametrize(
+    ("before", "own"),
+    [("", b"x\n@@a\n"), ("motd\n@@id\n", b"@@id\n"), ("no end", b""), ("", b"\xff")],
+)
+def test_what_a_login_shell_says_first_is_not_the_scripts(before: str, own: bytes) -> None:
+    assert printed(f"{before}{MARK}\n".encode() + own) == own
+
+
+def test_a_script_that_was_not_begun_is_told_from_a_silent_one() -> None:
+    assert printed(b"This account is currently not available.\n") is None
+    assert printed(f"{MARK}\n".encode()) == b""
 
 
 def test_the_command_line_runs_in_any_sh() -> None:

@@ -9,7 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from sweep.host import Host
+from sweep.errors import HostRefused
+from sweep.host import Host, connect
+from tests.host.conftest import spec_for
+from tests.testhost import Pool
 
 # Answers each connection with what it read until its end, backwards; prints its port first.
 SERVER = """\
@@ -93,3 +96,22 @@ def test_two_tunnels_and_their_end(host: Host, folder: str) -> None:
         for port in (one, two):
             with pytest.raises(ConnectionRefusedError):
                 ask(port, b"x")
+
+
+@pytest.mark.parametrize("setting", ["AllowTcpForwarding no", "PermitOpen 127.0.0.1:22"])
+def test_an_sshd_that_forwards_nothing(testhost: Pool, setting: str) -> None:
+    machine = testhost.shared("bookworm")
+    folder = f"/tmp/{setting.partition(' ')[0]}"
+    config = machine.root / "etc/ssh/sshd_config.d/forward.conf"
+    config.write_text(f"{setting}\n")
+    machine.run("systemctl", "restart", "ssh")
+    try:
+        with connect("gpu", spec_for(machine)) as host:
+            with pytest.raises(HostRefused, match="AllowTcpForwarding yes"):
+                host.tunnel(30000, direct=True).__enter__()
+            test_bytes_and_ends_pass_both_ways(host, folder)
+            test_where_nothing_listens_a_connection_ends_at_once(host, folder)
+            assert host.run("while pgrep -f create_connectio[n]; do sleep 0.1; done").ok
+    finally:
+        config.unlink()
+        machine.run("systemctl", "restart", "ssh")

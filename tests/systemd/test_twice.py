@@ -40,8 +40,8 @@ class Twice:
     def read(self, path: str) -> bytes | None:
         return self._host.read(path)
 
-    def tunnel(self, port: int) -> AbstractContextManager[int]:
-        return self._host.tunnel(port)
+    def tunnel(self, port: int, *, direct: bool = False) -> AbstractContextManager[int]:
+        return self._host.tunnel(port, direct=direct)
 
     def close(self) -> None:
         self._host.close()
