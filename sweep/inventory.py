@@ -19,6 +19,8 @@ from pydantic import (
     WrapSerializer,
 )
 
+from sweep.limits import MOST_REQUESTS, MOST_TRIALS
+
 Scalar = str | int | float | bool
 # A flag's value: true = the bare flag, false = the flag is left out, a list = several words.
 FlagValue = Scalar | tuple[Scalar, ...]
@@ -117,7 +119,7 @@ class BuiltinBenchmark(_Spec):
     workload: str = "greedy"
     temperature: Annotated[float, Field(ge=0)] = 0.0
     max_tokens: Count = 1000
-    requests: Count | None = None
+    requests: Annotated[int, Field(ge=1, le=MOST_REQUESTS)] | None = None
     seed: Annotated[int, Field(ge=0)] = 0
     run_on: Literal["host", "controller"] = "host"
     trial_timeout_s: Seconds | None = None
@@ -149,7 +151,7 @@ class SweepSpec(_Spec):
     steps: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
     concurrency: Annotated[tuple[Count | Literal["max"], ...], Field(min_length=1)]
     baseline: bool = True
-    trials: Count = 1
+    trials: Annotated[int, Field(ge=1, le=MOST_TRIALS)] = 1
     benchmark: Benchmark = BuiltinBenchmark()
     max_consecutive_failures: Count = 3
     params: Frozen[tuple[FlagValue, ...]] = {}

@@ -14,13 +14,12 @@ from dataclasses import dataclass, field
 
 from sweep.errors import InventoryError, UsageError
 from sweep.inventory import FlagValue, HostSpec, Inventory, ServerSpec, SweepSpec
+from sweep.limits import MOST_LAUNCHES
 from sweep.naming import did_you_mean
 from sweep.plan import Launch, Plan, Point, ServerConfig, identity, point_id
 from sweep.sglang.args import STEPS, Complaint, flag_complaints, merged, spelt
 from sweep.sglang.flags import is_speculative
 from sweep.sglang.rules import complaints
-
-MOST_LAUNCHES = 999
 
 Flags = Mapping[str, FlagValue]
 

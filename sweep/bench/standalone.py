@@ -54,18 +54,21 @@ def bench_url(
 
 def checked(url: str) -> SplitResult:
     """The parts of a base URL. Raises UsageError."""
-    parts = urlsplit(url)
+    form = UsageError(f"{url}: not the base URL of a server, such as http://127.0.0.1:30000")
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise form from error
     if parts.scheme == "https":
         raise UsageError(
             f"{url}: https is not supported; run this on the server's host, or through "
             "`ssh -L 30000:127.0.0.1:30000 HOST` with http://127.0.0.1:30000"
         )
-    try:
-        known = parts.scheme == "http" and parts.hostname and (parts.port is None or parts.port > 0)
-    except ValueError:
-        known = False
-    if not known or parts.query or parts.fragment or parts.username:
-        raise UsageError(f"{url}: not the base URL of a server, such as http://127.0.0.1:30000")
+    if parts.scheme != "http" or not parts.hostname or port == 0:
+        raise form
+    if parts.query or parts.fragment or parts.username:
+        raise form
     if parts.path.rstrip("/") in ("/v1", workload.PATH):
         parts = parts._replace(path="")  # as OpenAI clients want it
     return parts

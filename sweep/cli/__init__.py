@@ -7,6 +7,7 @@ tools    bench, scrape, init: useful without a sweep
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -18,7 +19,10 @@ import click
 from sweep import __version__
 from sweep.cli import look, sweeps, tools
 from sweep.cli.options import DEFAULT_INVENTORY, Options
-from sweep.errors import SweepError
+from sweep.errors import OutOfRoom, SweepError
+
+# What a full disk or a vanished terminal answers to output; a run's files have errors of their own.
+NOT_TAKEN = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 EXAMPLE = """\b
 Example:
@@ -33,8 +37,8 @@ Example:
     epilog=EXAMPLE,
 )
 @click.option(
-    "-i", "--inventory", type=click.Path(path_type=Path), default=DEFAULT_INVENTORY,
-    show_default=True, help="Hosts and sweeps.",
+    "-i", "--inventory", type=click.Path(path_type=Path), show_default=str(DEFAULT_INVENTORY),
+    help="Hosts and sweeps.",
 )  # fmt: skip
 @click.option(
     "--templates", type=click.Path(path_type=Path, exists=True, file_okay=False), default=None,
@@ -47,7 +51,7 @@ Example:
 @click.pass_context
 def cli(
     context: click.Context,
-    inventory: Path,
+    inventory: Path | None,
     templates: Path | None,
     verbose: int,
     quiet: bool,
@@ -81,11 +85,21 @@ def run_command_line(arguments: Sequence[str]) -> int:  # noqa: PLR0911 - one pe
         # The reader of stdout has gone (`| head`), for which click exits: nothing went wrong.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        if error.errno not in NOT_TAKEN:
+            return report_bug()
+        complain(f"the output cannot be written: {error.strerror}")
+        return OutOfRoom.exit_code
     except Exception:  # noqa: BLE001 - the last resort: whatever gets here is a bug of ours
-        complain(traceback.format_exc())
-        complain("this is a bug in sweep; nothing above was expected")
-        return 70
+        return report_bug()
     return status if isinstance(status, int) else 0
+
+
+def report_bug() -> int:
+    """The exception being handled, whole, for whoever mends it."""
+    complain(traceback.format_exc())
+    complain("this is a bug in sweep; nothing above was expected")
+    return SweepError.exit_code
 
 
 def complain(text: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,11 @@ from sweep.inventory import HostSpec
 from sweep.plan import Plan, due
 from sweep.plan_document import plan_to_doc
 from sweep.progress import Progress, progress_for
-from sweep.results import RunDirectory, new_run
+from sweep.results import RunDirectory, gave_back, new_run
 from sweep.runner import Sweep, execute
 from sweep.signals import InterruptibleClock
 from sweep.systemd import Systemd, runs_on
-from sweep.unit import secret_files
+from sweep.unit import own_templates, secret_files
 
 
 def start(options: Options, prepared: Prepared, runs_dir: Path) -> int:
@@ -33,13 +33,15 @@ def start(options: Options, prepared: Prepared, runs_dir: Path) -> int:
     plan, spec = prepared.plan, prepared.spec
     # Whatever can be refused is refused before there is a directory, let alone a connection.
     render_units(plan, spec, "check", options.templates)
+    templates = own_templates(options.templates)
     secret_files(spec.server)
     run = new_run(runs_dir, plan.sweep)
     with run.lock():
         run.write_plan(
             {
                 "sweep_version": __version__,
-                "inventory": str(options.inventory_path().resolve()),
+                "inventory": str(prepared.inventory.resolve()),
+                "templates": None if templates is None else str(templates.resolve()),
                 "changes": changes_to_doc(prepared.changes),
                 "host": spec.model_dump(mode="json", exclude_defaults=True),
                 "plan": plan_to_doc(plan),
@@ -61,7 +63,7 @@ def go_on(options: Options, runs_dir: Path, name: str | None, given: Mapping[str
             run.write_plan({**run.plan(), **found.document()})
         missing = due(found.plan, run.rows(), skip_failed=bool(given["skip_failed"]))
         execution = Execution(
-            options,
+            replace(options, templates=found.templates),
             run,
             found.plan,
             found.spec,
@@ -70,7 +72,8 @@ def go_on(options: Options, runs_dir: Path, name: str | None, given: Mapping[str
             found.wanted,
         )
         todo = found.wanted(missing)
-        if todo:
+        # With nothing left to measure, production may still wait for its host.
+        if todo or not gave_back(run.events()):
             return execution.work(todo, resumed=True)
         options.say(f"{run.id}: nothing left to do")
         print_closing(run, found.plan, color=options.color)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -55,11 +54,18 @@ def render(
         for line in plan_lines(prepared.plan, units):
             click.echo(line)
         return
-    output.mkdir(parents=True, exist_ok=True)
     for launch in prepared.plan.launches:
         path = output / f"{launch.id}-steps{launch.config.steps}.service"
-        path.write_text(units[launch.id].text)
+        _write(path, units[launch.id].text)
         click.echo(path)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"-o: {path} cannot be written: {error.strerror}") from error
 
 
 def _print_diffs(prepared: Any, units: Any, against: str) -> None:
@@ -108,22 +114,14 @@ def logs(run: str | None, launch: str | None, runs_dir: Path) -> None:
     from sweep.results import open_run
 
     found = open_run(runs_dir, run)
-    if launch is None:
-        saved = sorted((found.path / "journal").glob("l-*.log"), key=_changed_at)
-        if not saved:
-            raise RunDirectoryError(f"{found.id}: no journal saved yet; one is when a launch ends")
-        path = saved[-1]
-    else:
-        path = found.journal_path(launch)
-        if not path.exists():
-            raise RunDirectoryError(
-                f"{found.id}: no journal of {launch}; `sweep status` lists them"
-            )
-    sys.stdout.buffer.write(path.read_bytes())
-
-
-def _changed_at(path: Path) -> int:
-    return path.stat().st_mtime_ns
+    saved = found.journals()
+    if not saved:
+        raise RunDirectoryError(f"{found.id}: no journal saved yet; one is when a launch ends")
+    if launch is not None and launch not in saved:
+        raise RunDirectoryError(
+            f"{found.id}: no journal of {launch}; there are those of {', '.join(sorted(saved))}"
+        )
+    click.echo(found.journal(launch or saved[-1]), nl=False)
 
 
 @click.command(epilog="\b\nExample:\n  sweep check overnight")

@@ -20,9 +20,9 @@ DEFAULT_INVENTORY = Path("inventory.yaml")
 
 @dataclass(frozen=True)
 class Options:
-    """The global options. `verbosity` is -1 (quiet), 0, 1 or more."""
+    """The global options: `inventory` is what -i names; `verbosity` is -1 (quiet), 0, 1 or more."""
 
-    inventory: Path
+    inventory: Path | None
     templates: Path | None
     verbosity: int
     color: bool
@@ -34,12 +34,13 @@ class Options:
         return load_inventory(self.inventory_path())
 
     def inventory_path(self) -> Path:
-        if self.inventory.exists() or self.inventory != DEFAULT_INVENTORY:
-            return self.inventory
+        path = self.inventory or DEFAULT_INVENTORY
+        if path.exists() or self.inventory:
+            return path
         example = packaged_example()
         if example is None:
-            raise InventoryError(f"{self.inventory}: no such file; `sweep init` writes one")
-        self.say(f"no {self.inventory} here: using the example, {example}")
+            raise InventoryError(f"{path}: no such file; `sweep init` writes one")
+        self.say(f"no {path} here: using the example, {example}")
         return example
 
     def console(self) -> Console:

@@ -11,6 +11,7 @@ import click
 
 from sweep.cli.options import Options
 from sweep.errors import UsageError
+from sweep.limits import MOST_TRIALS
 
 if TYPE_CHECKING:
     from sweep.inventory import FlagValue, HostSpec
@@ -25,7 +26,8 @@ _PLAN_OPTIONS = (
     click.option("--host", help="Another host of the inventory."),
     click.option("--steps", help="1..10, 0,1,3 or 1..10:3."),
     click.option("--concurrency", metavar="LIST", help="1,4,16,max"),
-    click.option("--trials", type=click.IntRange(min=1), help="Repetitions of each point."),
+    click.option("--trials", type=click.IntRange(1, MOST_TRIALS),
+                 help="Repetitions of each point."),
     click.option(
         "--set", "settings", multiple=True, metavar="FLAG=VALUE",
         help="Another SGLang flag, or another value for one; may be repeated.",
@@ -43,8 +45,9 @@ def plan_options(command: Command) -> Command:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A plan that is valid in every respect that can be known offline."""
+    """A plan that is valid in every respect that can be known offline, and the file it is from."""
 
+    inventory: Path
     plan: Plan
     spec: HostSpec
     changes: Changes
@@ -52,12 +55,14 @@ class Prepared:
 
 def prepare(options: Options, name: str | None, given: Mapping[str, Any]) -> Prepared:
     """The sweep `name` of the inventory with the plan options `given`, as a plan."""
+    from sweep.inventory_file import load_inventory
     from sweep.matrix import build_plan
 
-    inventory = options.load()
+    path = options.inventory_path()
+    inventory = load_inventory(path)
     changes = changes_from(given)
     plan = build_plan(inventory, name, changes)
-    return Prepared(plan, inventory.hosts[plan.host], changes)
+    return Prepared(path, plan, inventory.hosts[plan.host], changes)
 
 
 def changes_from(given: Mapping[str, Any]) -> Changes:

@@ -27,9 +27,14 @@ def everything(todo: Todo) -> Todo:
 
 @dataclass(frozen=True)
 class Resumed:
-    """A run to go on with. `changed`: its plan or host differs from plan.json."""
+    """A run to go on with. `changed`: what plan.json says of it is not what it says there now.
+
+    `inventory` is the file it is made from, `templates` the user's own unit template, if any.
+    """
 
     run: RunDirectory
+    inventory: Path
+    templates: Path | None
     plan: Plan
     spec: HostSpec
     changed: bool
@@ -38,6 +43,8 @@ class Resumed:
     def document(self) -> dict[str, Any]:
         """The parts of plan.json that a resumed run may change."""
         return {
+            "inventory": str(self.inventory),
+            "templates": None if self.templates is None else str(self.templates),
             "plan": plan_to_doc(self.plan),
             "host": self.spec.model_dump(mode="json", exclude_defaults=True),
         }
@@ -53,7 +60,9 @@ def read_run(
     run = open_run(runs_dir, name)
     document = run.plan()
     saved = plan_from_doc(document.get("plan", {}))
-    plan, spec = _current(options, run, document, saved)
+    inventory = options.inventory or Path(str(document.get("inventory")))
+    templates = options.templates or document.get("templates")
+    plan, spec = _current(options, inventory, document, saved)
     differences = plan_differences(saved, plan)
     if differences and not given["accept_changes"]:
         raise RunDirectoryError(
@@ -63,19 +72,26 @@ def read_run(
         )
     if given["trials"]:
         plan = replace(plan, trials=given["trials"])
-    resumed = Resumed(run, plan, spec, changed=False, wanted=wanted(plan, given["only"]))
+    resumed = Resumed(
+        run,
+        inventory.resolve(),
+        Path(templates).resolve() if templates else None,
+        plan,
+        spec,
+        changed=False,
+        wanted=wanted(plan, given["only"]),
+    )
     changed = any(document.get(key) != value for key, value in resumed.document().items())
     return replace(resumed, changed=changed)
 
 
 def _current(
-    options: Options, run: RunDirectory, document: Mapping[str, Any], saved: Plan
+    options: Options, path: Path, document: Mapping[str, Any], saved: Plan
 ) -> tuple[Plan, HostSpec]:
     """Plan and host as the inventory has them now; as plan.json has them where it is gone."""
-    path = Path(document.get("inventory", ""))
-    if not path.is_file():
-        options.say(f"{run.id}: {path} is gone; going on with what plan.json holds")
-        return saved, _saved_host(run, document)
+    if not path.is_file() and options.inventory is None:
+        options.say(f"{path} is gone: going on with what plan.json holds")
+        return saved, _saved_host(document)
     inventory = load_inventory(path)
     changes = changes_from_doc(document.get("changes", {}))
     plan = build_plan(inventory, saved.sweep, changes)
@@ -83,11 +99,11 @@ def _current(
     return replace(plan, trials=max(plan.trials, saved.trials)), inventory.hosts[plan.host]
 
 
-def _saved_host(run: RunDirectory, document: Mapping[str, Any]) -> HostSpec:
+def _saved_host(document: Mapping[str, Any]) -> HostSpec:
     try:
         return HostSpec.model_validate_json(json.dumps(document.get("host", {})))
     except ValueError as error:
-        raise RunDirectoryError(f"{run.id}: the host in plan.json cannot be read") from error
+        raise RunDirectoryError("the host in plan.json cannot be read; was it edited?") from error
 
 
 def changes_to_doc(changes: Changes) -> dict[str, Any]:
@@ -96,14 +112,19 @@ def changes_to_doc(changes: Changes) -> dict[str, Any]:
 
 
 def changes_from_doc(document: Mapping[str, Any]) -> Changes:
-    """What `changes_to_doc` made this of."""
+    """What `changes_to_doc` made this of. Raises RunDirectoryError when it is not one of those."""
 
     def plain(value: Any) -> Any:
         return tuple(value) if isinstance(value, list) else value
 
-    known = {key: plain(value) for key, value in document.items() if key != "flags"}
-    flags = {name: plain(value) for name, value in document.get("flags", {}).items()}
-    return Changes(**known, flags=flags)
+    try:
+        known = {key: plain(value) for key, value in document.items() if key != "flags"}
+        flags = {name: plain(value) for name, value in document.get("flags", {}).items()}
+        return Changes(**known, flags=flags)
+    except (AttributeError, TypeError) as error:
+        raise RunDirectoryError(
+            "the changes in plan.json cannot be read; was it edited?"
+        ) from error
 
 
 def plan_differences(saved: Plan, now: Plan) -> list[str]:
@@ -146,11 +167,18 @@ def _words(values: Sequence[object]) -> str:
 
 
 def wanted(plan: Plan, only: Sequence[str]) -> Callable[[Todo], Todo]:
-    """The filter that --only asks for: every term must hold."""
+    """The filter that --only asks for: every term must hold. Raises UsageError when none can."""
     terms = [_term(text) for text in only]
 
     def keep(launch: Launch, point: Point) -> bool:
         return all(term(launch, point) for term in terms)
+
+    if not any(keep(launch, point) for launch, point in plan.points()):
+        steps = dict.fromkeys(launch.config.steps for launch in plan.launches)
+        raise UsageError(
+            f"--only {' '.join(only)}: no such point; this run has steps {_words(list(steps))} at "
+            f"concurrency {_words(_concurrencies(plan))}"
+        )
 
     def select(todo: Todo) -> Todo:
         launches = {launch.id: launch for launch in plan.launches}

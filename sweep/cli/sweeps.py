@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ import click
 from sweep.cli.look import NO_RUN, runs_dir_option
 from sweep.cli.options import Options, pass_options
 from sweep.cli.plans import Prepared, plan_options, prepare, render_units
-from sweep.errors import RunDirectoryError, UsageError
+from sweep.errors import RunDirectoryError, SweepError, UsageError
+from sweep.limits import MOST_TRIALS
 
 STOP_WAIT_S = 600.0
 
@@ -61,12 +63,15 @@ def print_dry_run(options: Options, prepared: Prepared, runs_dir: Path) -> None:
 def expected_time(prepared: Prepared, runs_dir: Path) -> Any:
     """How long the plan takes, by the latest run of the same sweep where there is one."""
     from sweep.estimate import estimate, pace_of
+    from sweep.plan_document import plan_from_doc
     from sweep.results import open_run, run_ids
 
     for run_id in reversed(run_ids(runs_dir)):
-        found = open_run(runs_dir, run_id)
-        if found.plan().get("plan", {}).get("sweep") == prepared.plan.sweep:
-            return estimate(prepared.plan, pace_of(found.rows()))
+        # A run that is damaged or of another version is no reason not to begin a new one.
+        with suppress(SweepError):
+            found = open_run(runs_dir, run_id)
+            if plan_from_doc(found.plan().get("plan", {})).sweep == prepared.plan.sweep:
+                return estimate(prepared.plan, pace_of(found.rows()))
     return estimate(prepared.plan, None)
 
 
@@ -90,7 +95,8 @@ def ask_first(prepared: Prepared, runs_dir: Path) -> None:
 @click.option("--skip-failed", is_flag=True, help="Leave trials that failed alone.")
 @click.option("--only", multiple=True, metavar="steps=4,5",
               help="Only these steps or concurrencies; may be repeated.")  # fmt: skip
-@click.option("--trials", type=click.IntRange(min=1), help="Measure each point this often in all.")
+@click.option("--trials", type=click.IntRange(1, MOST_TRIALS),
+              help="Measure each point this often in all.")  # fmt: skip
 @click.option("--accept-changes", is_flag=True,
               help="Go on although flags, GPU or SGLang changed.")  # fmt: skip
 @runs_dir_option

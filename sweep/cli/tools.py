@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 import click
 
-from sweep.cli.options import Options, packaged_example, pass_options
-from sweep.errors import FatalError
+from sweep.cli.options import DEFAULT_INVENTORY, Options, packaged_example, pass_options
+from sweep.errors import FatalError, UsageError
+from sweep.limits import MOST_CONCURRENCY
 
 if TYPE_CHECKING:
     from sweep.inventory import HostSpec
@@ -17,7 +18,13 @@ if TYPE_CHECKING:
 
 @click.command(epilog="\b\nExample:\n  sweep bench http://127.0.0.1:30000 1 4 16 32 64")
 @click.argument("url")
-@click.argument("concurrencies", metavar="C...", nargs=-1, type=click.IntRange(1), required=True)
+@click.argument(
+    "concurrencies",
+    metavar="C...",
+    nargs=-1,
+    type=click.IntRange(1, MOST_CONCURRENCY),
+    required=True,
+)
 @click.option(
     "--max-tokens", type=click.IntRange(min=1), default=1000, show_default=True,
     help="Output tokens per request.",
@@ -39,12 +46,17 @@ def bench(
 
 
 @click.command(epilog="\b\nExample:\n  journalctl -u sglang -o cat | sweep scrape -")
-@click.argument("file", type=click.File("rb"))
-def scrape(file: BinaryIO) -> None:
+@click.argument("file", metavar="FILE|-")
+def scrape(file: str) -> None:
     """What the scraper reads from a saved journal, as JSON."""
     from sweep.sglang.journal import scrape_json
 
-    click.echo(scrape_json(file.read()), nl=False)
+    try:
+        with click.open_file(file, "rb") as journal:
+            data = journal.read()
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be read: {error.strerror}") from error
+    click.echo(scrape_json(data), nl=False)
 
 
 @click.command(
@@ -64,12 +76,13 @@ def init(options: Options, /, source: tuple[str, str] | None, **given: str | Non
     """Write an inventory.yaml: the example, or one for what a host runs today."""
     from sweep.init import from_unit, write_new
 
+    path = options.inventory or DEFAULT_INVENTORY
     if source is None:
         example = packaged_example()
         if example is None:
             raise FatalError("this installation of sweep has lost its example inventory")
-        write_new(options.inventory, example.read_text())
-        options.say(f"wrote {options.inventory}; `sweep run demo` tries the tool here")
+        write_new(path, example.read_text())
+        options.say(f"wrote {path}; `sweep run demo` tries the tool here")
         return
     from sweep.host import connect
 
@@ -78,10 +91,10 @@ def init(options: Options, /, source: tuple[str, str] | None, **given: str | Non
     name = host_name(spec.address)
     with connect(name, spec) as host:
         draft = from_unit(host, name, spec.address, unit, connected=spec)
-    write_new(options.inventory, draft.text)
+    write_new(path, draft.text)
     for note in draft.notes:
         options.say(f"note: {note}")
-    options.say(f"wrote {options.inventory}; look at it, then: sweep run overnight --dry-run")
+    options.say(f"wrote {path}; look at it, then: sweep run overnight --dry-run")
 
 
 def _spec_for(target: str, given: dict[str, str | None]) -> HostSpec:

@@ -10,11 +10,9 @@ from collections.abc import Sequence
 from typing import Literal
 
 from sweep.inventory import FlagValue, Scalar
+from sweep.limits import MOST_CONCURRENCY, MOST_STEPS
 from sweep.sglang.flags import flags
 from sweep.sglang.spelling import shown
-
-MOST_STEPS = 1000
-MOST_CONCURRENCY = 65536
 
 _NUMBER = r"0|[1-9][0-9]{0,17}"
 _RANGE = re.compile(rf"({_NUMBER})\s*(?:\.\.|-)\s*({_NUMBER})(?:\s*:\s*({_NUMBER}))?")

@@ -191,6 +191,17 @@ class RunDirectory:
         """Where the (redacted) journal of a launch's latest start lies: journal/l-03.log."""
         return self.path / "journal" / f"{checked_id(launch_id)}.log"
 
+    def journals(self) -> list[str]:
+        """The ids of the launches whose journal was saved, the latest saved last."""
+        folder = self.path / "journal"
+        with files.translated(folder, "list"):
+            saved = sorted(folder.glob("l-*.log"), key=lambda path: path.stat().st_mtime_ns)
+        return [path.stem for path in saved]
+
+    def journal(self, launch_id: str) -> bytes:
+        """What `write_journal` kept of a launch's latest start; empty when there is nothing."""
+        return files.read_bytes(self.journal_path(launch_id)) or b""
+
     def write_journal(self, launch_id: str, data: bytes) -> None:
         """Keep the journal of a launch. A longer reading of the same start replaces the shorter;
         the journal of an earlier start is kept beside it as l-03.log-1, l-03.log-2, ..."""

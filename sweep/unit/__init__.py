@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from sweep.unit.rendering import RenderedUnit, render
 from sweep.unit.secrets import SecretFiles, secret_files, secret_values
-from sweep.unit.templates import Templates
+from sweep.unit.templates import Templates, own_templates
 from sweep.unit.text import unit_diff
 
 __all__ = [
     "RenderedUnit",
     "SecretFiles",
     "Templates",
+    "own_templates",
     "render",
     "secret_files",
     "secret_values",

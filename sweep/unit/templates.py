@@ -67,6 +67,12 @@ class Templates:
         return str(path)
 
 
+def own_templates(directory: Path | None = None) -> Path | None:
+    """Where a user's own unit template is found; None where the packaged one is used."""
+    place = Templates(directory).path().parent
+    return None if place == packaged_templates() else place
+
+
 def packaged_templates() -> Path:
     """`sweep/templates` of an installed wheel, `templates/` beside the package in a checkout."""
     package = Path(__file__).parents[1]

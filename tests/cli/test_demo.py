@@ -44,6 +44,13 @@ def test_a_sweep_then_status_logs_and_nothing_to_resume(place: Path) -> None:
     assert "ready to roll" in sweep("logs", cwd=place).stdout
     resumed = sweep("resume", cwd=place)
     assert (resumed.returncode, "nothing left to do" in resumed.stderr) == (0, True)
+    for arguments, status, said in (
+        (("resume", "--only", "steps=7"), 2, "this run has steps 0,1,2 at concurrency 1,4"),
+        (("-i", "inventory.yaml", "resume"), 3, "inventory.yaml"),
+        (("logs", max((place / "runs").iterdir()).name, "../l-01"), 4, "those of l-01, l-02, l-03"),
+    ):
+        shown = sweep(*arguments, cwd=place)
+        assert (shown.returncode, said in shown.stderr) == (status, True), shown.stderr
 
 
 def test_more_trials_of_some_points(place: Path) -> None:

@@ -96,7 +96,12 @@ def test_init_writes_the_example_once(tmp_path: Path) -> None:
         (("status", "no-such-run"), 4, "no run runs/no-such-run"),
         (("logs",), 4, "no run in runs/ yet"),
         (("stop",), 4, "no run in runs/ yet"),
+        (("run", "--dry-run", "--trials", "999999999999"), 2, "--trials"),
         (("bench", "ftp://x", "1"), 2, "ftp://x"),
+        (("bench", "http://[::1", "1"), 2, "http://[::1"),
+        (("bench", "http://127.0.0.1:9", "999999999999"), 2, "C..."),
+        (("render", "-o", "inventory.yaml/units"), 2, "cannot be written"),
+        (("scrape", "."), 2, "directory"),
         (("bench", "http://127.0.0.1:9", "1"), 5, "is the server up"),
         (("check",), 5, "gpu.does-not-resolve.invalid"),
         (("run", "--yes"), 5, "gpu.does-not-resolve.invalid"),
@@ -137,6 +142,43 @@ def test_scrape_reads_a_pipe(tmp_path: Path) -> None:
     shown = sweep("scrape", "-", cwd=tmp_path, stdin=line)
     found = json.loads(shown.stdout)
     assert (found["max_running_requests"], found["max_total_num_tokens"]) == (2048, 181721)
+
+
+@pytest.mark.parametrize(
+    ("command", "status"),
+    [
+        ("run --dry-run <&- >&- 2>&-", 0),
+        ("run nightly <&- >&- 2>&-", 2),
+        ("run --yes <&- >&- 2>&-", 5),
+        ("scrape - <&-", 0),
+        ("run --dry-run >/dev/full", 6),
+        ("--help >/dev/full", 6),
+    ],
+)
+def test_streams_that_are_closed_or_full(place: Path, command: str, status: int) -> None:
+    shown = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m sweep {command}"],
+        cwd=place, capture_output=True, text=True, check=False, env=os.environ,
+    )  # fmt: skip
+    assert (shown.returncode, "Traceback" in shown.stderr) == (status, False), shown.stderr
+
+
+def test_text_that_the_terminal_cannot_show_is_escaped(place: Path) -> None:
+    given = ("render", "--set", "model-path=/models/→")
+    shown = sweep(*given, cwd=place, PYTHONIOENCODING="latin-1")
+    assert (shown.returncode, "/models/\\u2192" in shown.stdout) == (0, True), shown.stderr
+
+
+@pytest.mark.parametrize("plan", ["", "{", "[]", '{"schema": 2}', '{"schema": 1, "plan": []}'])
+def test_a_damaged_run_is_named_and_keeps_nobody_from_a_new_one(place: Path, plan: str) -> None:
+    run = place / "runs" / "overnight-20260101-000000"
+    run.mkdir(parents=True)
+    (run / "plan.json").write_text(plan)
+    for command in ("status", "resume"):
+        shown = sweep(command, cwd=place)
+        assert (shown.returncode, "plan.json" in shown.stderr) == (4, True), shown.stderr
+        assert "Traceback" not in shown.stderr
+    assert sweep("run", "--dry-run", cwd=place).returncode == 0
 
 
 def test_a_reader_that_leaves_is_no_error(place: Path) -> None:
