@@ -8,7 +8,7 @@ from __future__ import annotations
 from sweep.results.directory import RunDirectory, new_run, open_run, run_ids
 from sweep.results.events import Event
 from sweep.results.lock import LockOwner, LockState
-from sweep.results.status import LaunchStatus, Status, read_status
+from sweep.results.status import LaunchStatus, Status, gave_back, read_status
 
 __all__ = [
     "Event",
@@ -17,6 +17,7 @@ __all__ = [
     "LockState",
     "RunDirectory",
     "Status",
+    "gave_back",
     "new_run",
     "open_run",
     "read_status",

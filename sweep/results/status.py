@@ -55,8 +55,8 @@ class Now:
 class Status:
     """A run at one moment.
 
-    `state`: running (a live process holds the lock: `owner`), done (every trial ok), ended (for a
-    reason: `why`), interrupted (the process died without a word), not started.
+    `state`: running (a live process holds the lock: `owner`), done (every trial ok, the host given
+    back), ended (for a reason: `why`), interrupted (the process died without a word), not started.
     `elapsed_s`: since that process began, up to now or to its end. `remaining_s`: from measured
     launches and trials; None while nothing was measured.
     """
@@ -146,7 +146,7 @@ def read_status(run: RunDirectory) -> Status:
     alive = lock.held
     launches = tuple(_launch_statuses(plan, rows))
     session = _session(events)
-    end = next((event for event in session if event.kind == "end"), None)
+    end = _end(session)
     state = _state(launches, session, end, alive=alive)
     until = at if alive else session[-1].at if session else at
     return Status(
@@ -185,12 +185,26 @@ def _session(events: Sequence[Event]) -> Sequence[Event]:
     return events[starts[-1] :] if starts else ()
 
 
+def _end(session: Sequence[Event]) -> Event | None:
+    return next((event for event in session if event.kind == "end"), None)
+
+
+def gave_back(events: Sequence[Event]) -> bool:
+    """Whether the process that worked last on the run came to the end of its work.
+
+    One that was lost, killed or refused on the way may have left production down.
+    """
+    session = _session(events)
+    end = _end(session)
+    return not session or (end is not None and end.fields.get("exit_code") in (0, 1))
+
+
 def _state(
     launches: Sequence[LaunchStatus], session: Sequence[Event], end: Event | None, *, alive: bool
 ) -> State:
     if alive:
         return "running"
-    if launches and all(launch.ok == launch.trials for launch in launches):
+    if launches and all(one.ok == one.trials for one in launches) and gave_back(session):
         return "done"
     if not session:
         return "not started"

@@ -157,6 +157,19 @@ def test_a_process_that_died_is_told_from_one_that_ended(night: Night) -> None:
     assert "2026-03-01 22:00:05 UTC" in (found.why or "")
 
 
+def test_done_is_a_run_that_gave_its_host_back(night: Night) -> None:
+    with night.run.lock():
+        night.begin(ALL)
+        for launch in ("l-01", "l-02", "l-03"):
+            night.launch(launch)
+        night.stage("restore")
+    assert (night.status().state, night.status().missing) == ("interrupted", 0)
+    with night.run.lock():
+        night.run.end("production did not come back", 5)
+    assert night.status().state == "ended"
+    assert "production did not come back" in (night.status().why or "")
+
+
 def test_a_resumed_run_counts_its_own_time_and_its_own_trials(night: Night) -> None:
     with night.run.lock():
         night.begin(ALL)

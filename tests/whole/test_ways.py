@@ -107,10 +107,11 @@ def test_a_lagging_journal_never_gives_the_launch_befores_numbers(gpu_host: Make
     assert frame["max_total_num_tokens"].tolist() == [455357, 377207, 318911, 273660]
 
 
-def test_killed_then_resumed_by_another_process(gpu_host: MakeHost) -> None:
+@pytest.mark.parametrize("stage", ["measure", "restore"])
+def test_killed_then_resumed_by_another_process(gpu_host: MakeHost, stage: str) -> None:
     host = gpu_host(**SHORT)
     process = host.start("run", "short")
-    wait_for_stage(host, process, "measure")
+    wait_for_stage(host, process, stage)
     process.kill()
     ended(process)
     time.sleep(0.5)
