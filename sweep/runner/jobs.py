@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from sweep.bench.backends import JobSpec, TrialContext
+from sweep.errors import HostUnreachable, SweepError
 from sweep.systemd import Job, JobState, Systemd, UnitState
 
 
@@ -48,9 +49,16 @@ class HostClients:
         return context
 
     def start(self, name: str, job: JobSpec, /) -> Client:
+        jobs = self._systemd.jobs
         # What a process of this run that died has left under this name was never recorded.
-        self._systemd.jobs.forget(self._systemd.jobs.job(name))
-        started = self._systemd.jobs.start(name, job.argv, job.files, user=self._user)
+        jobs.forget(jobs.job(name))
+        try:
+            started = jobs.start(name, job.argv, job.files, user=self._user)
+        except HostUnreachable:
+            raise
+        except SweepError:
+            jobs.forget(jobs.job(name))
+            raise
         return HostClient(self._systemd, started)
 
 
