@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 
 from sweep.bench.backends import Backend, backend_for
-from sweep.errors import SweepError
+from sweep.errors import HostRefused, SweepError
 from sweep.host import Host
 from sweep.inventory import BuiltinBenchmark, HostSpec, ServerSpec
 from sweep.plan import Launch, Plan
@@ -19,6 +20,8 @@ from sweep.sglang.redact import redact_text
 from sweep.signals import InterruptibleClock
 from sweep.systemd import HostFacts, Started, Systemd
 from sweep.unit import RenderedUnit, SecretFiles, secret_files, secret_values
+
+OLDEST_PYTHON = (3, 8)  # whose syntax the client keeps to
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,18 @@ class Session:
             self.api.abort_all()
 
 
+def require_python(host: Host, spec: HostSpec, version: str | None) -> None:
+    """Raise HostRefused where the client cannot run: before production is stopped for it."""
+    numbers = re.search(r"(\d+)\.(\d+)\S*$", version or "")
+    if numbers and (int(numbers[1]), int(numbers[2])) >= OLDEST_PYTHON:
+        return
+    found = f"is Python {version}" if version else "does not run"
+    raise HostRefused(
+        f"{host.name}: {spec.python} {found} there, and the benchmark client needs 3.8 or newer; "
+        "correct hosts.*.python in the inventory"
+    )
+
+
 @contextmanager
 def open_session(sweep: Sweep, host: Host) -> Iterator[Session]:
     """Everything that is there for as long as the host is connected."""
@@ -110,6 +125,8 @@ def open_session(sweep: Sweep, host: Host) -> Iterator[Session]:
             if local
             else HostClients(systemd, user=None if spec.scope == "user" else spec.server.user)
         )
+        if isinstance(benchmark, BuiltinBenchmark) and not local:
+            require_python(host, spec, systemd.facts.python_version)
         yield Session(
             sweep=sweep,
             host=host,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.whole.conftest import MakeHost
 from tests.whole.gpuhost import SERVER_PORT, SIMULATOR, ended
 from tests.whole.test_interrupts import SHORT, wait_for_stage
@@ -82,3 +84,40 @@ def test_a_host_that_does_not_answer_is_exit_5(gpu_host: MakeHost) -> None:
     host = gpu_host(host={"address": "127.0.0.1", "ssh_port": 1}, **SHORT)
     result = host.sweep("run", "short")
     assert result.status == 5, result.err
+
+
+@pytest.mark.parametrize(
+    ("script", "said"), [("exit 127", "does not run there"), ("echo 2.7.18", "is Python 2.7.18")]
+)
+def test_a_python_that_cannot_run_the_client_stops_no_production(
+    gpu_host: MakeHost, script: str, said: str
+) -> None:
+    host = gpu_host(host={"python": "/usr/local/bin/old-python"}, **SHORT)
+    host.sh(f"printf '#!/bin/sh\\n{script}\\n' >/usr/local/bin/old-python; "
+            "chmod 755 /usr/local/bin/old-python")  # fmt: skip
+    began = host.sh("systemctl show -p ActiveEnterTimestampMonotonic sglang.service")
+    result = host.sweep("run", "short")
+    assert result.status == 5, result.err
+    assert said in result.err
+    assert host.sh("systemctl show -p ActiveEnterTimestampMonotonic sglang.service") == began
+    assert host.leftovers() == []
+
+
+def test_a_host_that_forwards_no_ports(gpu_host: MakeHost) -> None:
+    host = gpu_host(**SHORT)
+    config = host.machine.root / "etc/ssh/sshd_config.d/forward.conf"
+    config.write_text("AllowTcpForwarding no\n")
+    host.sh("systemctl restart ssh")
+    try:
+        result = host.sweep("run", "short")
+        assert result.status == 0, result.err
+        benchmark = {"kind": "builtin", "max_tokens": 64, "run_on": "controller"}
+        host = gpu_host(**{**SHORT, "benchmark": benchmark})
+        result = host.sweep("run", "short")
+        assert result.status == 5, result.err
+        assert "AllowTcpForwarding" in result.err
+    finally:
+        config.unlink()
+        host.sh("systemctl restart ssh")
+    assert host.serves()
+    assert host.leftovers() == []
