@@ -120,6 +120,7 @@ def _over_systemd(
             about, facts.systemd_version, lingers=facts.lingers, user=who.user
         )
         yield access.clock_finding(facts.clock_offset_s)
+        yield from access.forwarding(host, about)
         seen = look(site, about.production_units)
         health = Health(site).trouble()
         yield from production.findings(about, who, answer, seen, health)

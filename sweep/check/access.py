@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterator
 
 from sweep.check.finding import About, Answer, Finding, Identity, said, unreadable
-from sweep.host import Result
+from sweep.errors import HostRefused
+from sweep.host import Host, Result
+from sweep.inventory import BuiltinBenchmark
 from sweep.systemd.facts import OLDEST_SYSTEMD
 from sweep.systemd.paths import Paths
 
@@ -152,6 +154,24 @@ def clock_finding(offset_s: float) -> Finding:
         "--until is judged by this machine's clock",
         "synchronise both (timedatectl set-ntp true)",
     )  # fmt: skip
+
+
+def forwarding(host: Host, about: About) -> Iterator[Finding]:
+    """Does sshd let the sweep reach the server's port? A client that runs here needs it to."""
+    benchmark = about.plan.benchmark
+    local = isinstance(benchmark, BuiltinBenchmark) and benchmark.run_on == "controller"
+    try:
+        with host.tunnel(about.spec.server.port, direct=True):
+            return
+    except HostRefused:
+        yield Finding(
+            "problem" if local else "warning", "forwarding",
+            "sshd forwards no port: "
+            + ("the client cannot reach the server from here" if local
+               else f"requests to the server go through {about.spec.python} instead"),
+            "set AllowTcpForwarding yes in its sshd_config"
+            + (", or run_on: host in the benchmark" if local else ""),
+        )  # fmt: skip
 
 
 def systemd_findings(about: About, version: int, *, lingers: bool, user: str) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from sweep.plan import Plan, latest
-from sweep.results import RunDirectory
+from sweep.results import RunDirectory, gave_back
 from sweep.rows import Row
 
 PIPE_WIDTH = 120
@@ -78,7 +78,7 @@ def closing_lines(run: RunDirectory, plan: Plan, rows: Sequence[Row]) -> Iterato
         yield "* more concurrent requests than the server admits: this measures queueing as well"
     yield f"{ok} ok, {failed} failed, {missing} not measured"
     yield f"rows: {run.csv_path}"
-    if failed or missing:
+    if failed or missing or not gave_back(run.events()):
         yield f"go on with: sweep resume {run.id}"
 
 

@@ -122,17 +122,20 @@ def giving_back(session: Session) -> Iterator[None]:
     Only a host that cannot be reached is left to its own timer.
     """
     try:
-        yield
+        try:
+            yield
+        except HostUnreachable:
+            raise
+        except BaseException:
+            _give_back(session)
+            raise
+        _give_back(session)
     except HostUnreachable:
         session.sweep.note(
             f"{session.host.name} cannot be reached; its own timer restores production within "
             f"{duration(session.sweep.spec.deadman_s)} of the last contact"
         )
         raise
-    except BaseException:
-        _give_back(session)
-        raise
-    _give_back(session)
     session.sweep.clock.check()
 
 

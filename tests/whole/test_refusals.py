@@ -116,6 +116,8 @@ def test_a_host_that_forwards_no_ports(gpu_host: MakeHost) -> None:
         result = host.sweep("run", "short")
         assert result.status == 5, result.err
         assert "AllowTcpForwarding" in result.err
+        said = host.sweep("check", "short").out
+        assert "problem  forwarding: sshd forwards no port" in said
     finally:
         config.unlink()
         host.sh("systemctl restart ssh")

@@ -123,3 +123,23 @@ def test_killed_then_resumed_by_another_process(gpu_host: MakeHost, stage: str) 
     assert len(frame) == 4
     assert host.serves()
     assert host.leftovers() == []
+
+
+def test_a_host_lost_while_restoring_is_given_back_by_a_resume(gpu_host: MakeHost) -> None:
+    limits = {"reconnect_for_s": 2, "deadman_s": 302}
+    host = gpu_host(host=limits, **{**SHORT, "steps": [1], "concurrency": [1]})
+    process = host.start("run", "short")
+    wait_for_stage(host, process, "restore")
+    host.machine.link.cut("reject")
+    try:
+        result = ended(process)
+    finally:
+        host.machine.link.restore()
+    assert result.status == 5, result.err
+    assert "its own timer restores production within" in result.err
+    assert f"go on with: sweep resume {host.run.name}" in result.err
+    resumed = host.sweep("resume")
+    assert resumed.status == 0, resumed.err
+    assert len(host.frame()) == 1
+    assert host.serves()
+    assert host.leftovers() == []
