@@ -86,7 +86,9 @@ class Backend(Protocol):
         ...
 
     def read(self, ctx: TrialContext, outputs: Mapping[str, bytes]) -> Measurement:
-        """The measurement in the job's outputs. Raises PointError: client_error, warmup_failed."""
+        """The measurement in the job's outputs. Raises PointError: client_error, hang,
+        warmup_failed.
+        """
         ...
 
 
@@ -127,13 +129,18 @@ class Builtin:
         measurement = measure(result, steps=ctx.steps, draft_tokens=ctx.draft_tokens)
         spoilt = result["error"]
         if spoilt is not None:
-            failure = "warmup_failed" if spoilt["phase"] == "warmup" else "client_error"
             detail = f"{spoilt['phase']}: {spoilt['detail']}"
-            raise TrialSpoilt(failure, detail, measurement)
+            raise TrialSpoilt(_kind(spoilt), detail, measurement)
         failed = failures(measurement.requests)
         if failed is not None:
             raise TrialSpoilt("client_error", failed, measurement)
         return measurement
+
+
+def _kind(spoilt: Mapping[str, Any]) -> str:
+    if spoilt["late"]:
+        return "hang"
+    return "warmup_failed" if spoilt["phase"] == "warmup" else "client_error"
 
 
 def client_job(spec: BuiltinBenchmark, ctx: TrialContext, url: SplitResult) -> dict[str, Any]:

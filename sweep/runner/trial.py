@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sweep.bench.backends import JobSpec, TrialContext
-from sweep.errors import HostUnreachable, LaunchError
+from sweep.errors import HostUnreachable, LaunchError, PointError
 from sweep.plan import Due, Launch
 from sweep.progress import Stage
 from sweep.runner.jobs import Client
@@ -17,6 +17,8 @@ from sweep.runner.session import Session
 
 # A server that dies during a trial is noticed within seconds, and one look is one small script.
 WATCH_POLL_S = 0.5
+# From the first connection that a dying server closes until its last process has ended.
+DYING_S = 3.0
 
 
 def run_trial(session: Session, launch: Launch, due: Due, ready: Ready) -> None:
@@ -44,7 +46,11 @@ def run_trial(session: Session, launch: Launch, due: Due, ready: Ready) -> None:
     client = session.clients.start(f"{due.point.id}-t{due.trial}-a{due.attempt}", job)
     with ending(session, client):
         watch(session, client, job, ready)
-        measurement = session.backend.read(context, client.outputs(job.outputs))
+        try:
+            measurement = session.backend.read(context, client.outputs(job.outputs))
+        except PointError:
+            require_survivor(session, ready)
+            raise
         # The host keeps what the client left until the row is on this disk.
         record_result(session, trial, measurement)
 
@@ -75,6 +81,15 @@ def watch(session: Session, client: Client, job: JobSpec, ready: Ready) -> None:
         if clock.monotonic() > deadline:
             raise LaunchError("hang", f"the benchmark had no result after {job.timeout_s:.0f} s")
         session.sweep.progress.detail(progress_text(state.progress))
+        clock.sleep(WATCH_POLL_S)
+
+
+def require_survivor(session: Session, ready: Ready) -> None:
+    """Raises LaunchError when the server dies now: a client sees that before systemd does."""
+    clock = session.sweep.clock
+    deadline = clock.monotonic() + DYING_S
+    while clock.monotonic() < deadline:
+        check_alive(session, session.systemd.poll(), ready.started, ready=True)
         clock.sleep(WATCH_POLL_S)
 
 

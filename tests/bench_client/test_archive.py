@@ -88,7 +88,7 @@ def test_sigterm_ends_it_with_a_result(archive):
         running.send_signal(signal.SIGTERM)
         assert running.wait(30) == 128 + signal.SIGTERM
     result = json.loads((archive.parent / "result.json").read_text())
-    assert result["error"] == {"phase": "measure", "detail": "ended by a signal"}
+    assert result["error"] == {"phase": "measure", "detail": "ended by a signal", "late": False}
 
 
 def test_a_spoilt_trial_exits_1_and_says_why(archive):

@@ -85,9 +85,11 @@ def test_requests_that_fail_fail_the_trial_and_what_was_measured_is_kept():
     assert broken.failure == "client_error"
     assert broken.detail == "1 of 1 requests failed: HTTP 503 (x): busy (1)"
     assert broken.measurement.values["requests_ok"] == 0
-    cold = read(error={"phase": "warmup", "detail": "none of 4"})
+    cold = read(error={"phase": "warmup", "detail": "none of 4", "late": False})
     assert (cold.failure, cold.detail) == ("warmup_failed", "warmup: none of 4")
-    assert read(error={"phase": "flush", "detail": "busy"}).failure == "client_error"
+    busy = read(error={"phase": "flush", "detail": "busy", "late": False})
+    assert busy.failure == "client_error"
+    assert read(error={"phase": "warmup", "detail": "not done", "late": True}).failure == "hang"
 
 
 def test_no_result_at_all():

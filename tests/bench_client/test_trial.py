@@ -175,7 +175,9 @@ def test_the_deadline_ends_everything_with_what_there_is():
     with StreamServer() as server:
         requests = [body(tokens=2), body(tokens=5000, gap_s=0.05), body(tokens=2)]
         result = run(job(server, requests, 1, timeout_s=1.0))
-    assert result["error"] == {"phase": "measure", "detail": "not done after 1 s (timeout_s)"}
+    assert result["error"] == {
+        "phase": "measure", "detail": "not done after 1 s (timeout_s)", "late": True,
+    }  # fmt: skip
     told = errors(result)
     assert told[0] is None
     assert told[1].startswith("not done after 1 s (timeout_s) after ")
@@ -201,7 +203,7 @@ def test_asked_to_stop():
         began = time.monotonic()
         requests = [body(tokens=5000, gap_s=0.01) for _ in range(3)]
         result = run(job(server, requests), stopped=lambda: time.monotonic() - began > 0.2)
-    assert result["error"] == {"phase": "measure", "detail": "ended by a signal"}
+    assert result["error"] == {"phase": "measure", "detail": "ended by a signal", "late": False}
     assert len(result["requests"]) == 3
 
 

@@ -113,15 +113,19 @@ def test_a_changed_inventory_is_refused_and_accepted_when_told(place: Path) -> N
     assert len(rows(place)) == 8
 
 
-def test_a_failing_point_is_exit_1_with_the_way_on(place: Path) -> None:
+def test_failing_points_are_exit_1_with_their_kinds_and_the_way_on(place: Path) -> None:
+    faults = "oom@steps=2;crash@steps=3,concurrency=4"
     text = (
-        "hosts: {demo: {transport: demo, server: {env: {SWEEP_SIM_FAIL: oom@steps=2}}}}\n"
-        "sweeps: {demo: {host: demo, steps: 1..3, concurrency: [1], baseline: false}}\n"
+        f"hosts: {{demo: {{transport: demo, server: {{env: {{SWEEP_SIM_FAIL: '{faults}'}}}}}}}}\n"
+        "sweeps: {demo: {host: demo, steps: 1..3, concurrency: [1, 4], baseline: false}}\n"
     )
     (place / "inventory.yaml").write_text(text)
     shown = sweep("run", cwd=place)
     assert shown.returncode == 1, shown.stderr
-    frame = rows(place).set_index("speculative_num_steps")
-    assert frame["status"].to_dict() == {1: "ok", 2: "failed", 3: "ok"}
-    assert frame["failure"][2] == "cuda_oom"
+    frame = rows(place).set_index(["speculative_num_steps", "concurrency"])
+    # The client sees the crash first, as a connection that was closed; it is the server's.
+    assert frame["failure"].dropna().to_dict() == {
+        (2, 1): "cuda_oom", (2, 4): "cuda_oom", (3, 4): "scheduler_crash",
+    }  # fmt: skip
+    assert set(frame["status"].drop([(2, 1), (2, 4), (3, 4)])) == {"ok"}
     assert "go on with: sweep resume demo-" in shown.stderr

@@ -22,7 +22,7 @@ Job, a JSON object:
   progress                file to keep one line of JSON in while running, or null
 
 Result, a JSON object:
-  error                   null, or {phase, detail}: the trial as a whole is spoilt
+  error                   null, or {phase, detail, late}: the trial as a whole is spoilt
   started, ended          first send, last end, in seconds of CLOCK_REALTIME; null: nothing sent
   concurrency             as asked
   warmup                  {requests, ok, tokens, error: of the first that failed}, or null

@@ -14,6 +14,10 @@ class Spoilt(Exception):
     """The trial as a whole cannot be used."""
 
 
+class Late(Spoilt):
+    """Its deadline has passed: the server is stuck, or far slower than anybody expected."""
+
+
 class Clock(NamedTuple):
     """`realtime` is CLOCK_REALTIME, the clock of the kernel's stamps; both count seconds."""
 
@@ -36,6 +40,7 @@ class Guard:
         self.timeout_s = float(job["timeout_s"])
         self.offset = clock.realtime() - clock.monotonic()
         self.reason: Optional[str] = None
+        self.late = False
         self.told = 0.0
         self.progress: Optional[int] = None
         if job.get("progress"):
@@ -55,12 +60,13 @@ class Guard:
             self.reason = "ended by a signal"
         elif now - self.began >= self.timeout_s:
             self.reason = "not done after %g s (timeout_s)" % self.timeout_s
+            self.late = True
         return self.reason
 
     def check(self) -> None:
         """Spoilt when there is a reason to end."""
         if self.verdict() is not None:
-            raise Spoilt(self.reason)
+            raise (Late if self.late else Spoilt)(self.reason)
 
     def tell(self, counts: Dict[str, int]) -> None:
         """Overwrites the line of the progress file with phase, time and `counts`; once a second."""

@@ -15,11 +15,12 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .answer import as_dict, as_list, one_line, record
 from .exchange import Exchange, Target
-from .guard import Clock, Guard, Spoilt, never
+from .guard import Clock, Guard, Late, Spoilt, never
 from .loop import CONNECT_S, Loop, said
 from .wire import stamp
 
 CONTROL_S = 30.0
+MOST_BYTES = 16 * 1024 * 1024  # of such an answer: far above any /server_info
 # What is kept of /server_info. The rest may hold secrets (it repeats every flag of the server).
 KEPT = ("version", "speculative_num_steps", "speculative_num_draft_tokens")
 KEPT_STATE = (
@@ -46,7 +47,7 @@ def control(target: Target, method: str, path: str) -> Tuple[int, bytes]:
     try:
         connection.request(method, target.prefix + path, headers=target.headers)
         response = connection.getresponse()
-        return response.status, response.read()
+        return response.status, response.read(MOST_BYTES)
     except (OSError, http.client.HTTPException) as error:
         return 0, (str(error) or type(error).__name__).encode()
     finally:
@@ -187,7 +188,8 @@ def run(
         guard.phase = "collect"
         result["server_after"] = server_info(target)
     except Spoilt as error:
-        result["error"] = {"phase": guard.phase, "detail": str(error)}
+        late = isinstance(error, Late)
+        result["error"] = {"phase": guard.phase, "detail": str(error), "late": late}
     finally:
         guard.close()
     return result
