@@ -28,6 +28,11 @@ ADJUSTED = (
     "speculative_num_draft_tokens is adjusted to speculative_num_steps + 1 "
     "when speculative_eagle_topk == 1"
 )
+DRAFTS_NGRAM = 12
+NGRAM_DRAFTS = (
+    "speculative_num_draft_tokens is set to 12 by default for ngram speculative decoding. You can "
+    "override this by explicitly setting --speculative-num-draft-tokens."
+)
 SIZES = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 SIZES |= {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 
@@ -192,6 +197,10 @@ def resolve(given: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
         if fields.get(name) is None:
             fields[name] = value
     warnings: list[str] = []
+    groups = fields["dp_size"] if fields["enable_dp_attention"] else 1
+    if fields["tp_size"] % groups:
+        where = ("srt/arg_groups/parallel_hook.py", 326, "_handle_data_parallelism")
+        raise Refusal("AssertionError", "", where)
     if fields["speculative_algorithm"] is not None:
         _resolve_speculation(fields, warnings)
     return fields, warnings
@@ -208,9 +217,13 @@ def _resolve_speculation(fields: dict[str, Any], warnings: list[str]) -> None:
         fields["max_running_requests"] = 48
         warnings.append(RESET_48)
     if name == "NGRAM":
-        fields["speculative_num_steps"] = fields["speculative_num_steps"] or 0
-        fields["speculative_eagle_topk"] = fields["speculative_ngram_max_bfs_breadth"]
-        fields["speculative_num_draft_tokens"] = fields["speculative_num_draft_tokens"] or 12
+        breadth = fields["speculative_ngram_max_bfs_breadth"]
+        if fields["speculative_num_draft_tokens"] is None:
+            fields["speculative_num_draft_tokens"] = DRAFTS_NGRAM
+            warnings.append(NGRAM_DRAFTS)
+        fields["speculative_eagle_topk"] = breadth
+        if fields["speculative_num_steps"] is None:
+            fields["speculative_num_steps"] = fields["speculative_num_draft_tokens"] // breadth
     elif name in BLOCKS:
         _resolve_block(name, fields, warnings)
     else:

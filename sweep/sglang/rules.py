@@ -33,6 +33,8 @@ def complaints(args: Mapping[str, FlagValue]) -> Iterator[Complaint]:
     """The flags of one launch together, in canonical spelling and with its steps."""
     if not args.get("model-path"):
         yield Complaint("model-path", "is missing; write the model's path or name")
+    if complaint := _attention_groups(args):
+        yield complaint
     if not _steps(args):
         return
     problem = _algorithm_problem(args.get(ALGORITHM), _steps(args))
@@ -43,6 +45,18 @@ def complaints(args: Mapping[str, FlagValue]) -> Iterator[Complaint]:
         if complaint := rule(args):
             yield complaint
             return
+
+
+def _attention_groups(args: Mapping[str, FlagValue]) -> Complaint | None:
+    """srt/arg_groups/parallel_hook.py of 0.5.23 asserts it without a word, whatever the steps."""
+    dp, tp = _number(args, "dp-size"), _number(args, "tp-size") or 1
+    if not args.get("enable-dp-attention") or dp < 2 or tp % dp == 0:
+        return None
+    return Complaint(
+        "dp-size",
+        f"is {dp}, which does not divide tp-size {tp}: with enable-dp-attention SGLang {NEWEST} "
+        "ends in an AssertionError that says nothing; write a divisor",
+    )
 
 
 def _steps(args: Mapping[str, FlagValue]) -> int:

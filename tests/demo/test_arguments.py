@@ -33,7 +33,8 @@ def spec(steps: Any = None, topk: Any = None, drafts: Any = None) -> list[str]:
         (["--speculative-algorithm", "EAGLE"], ("EAGLE", 3, 1, 4)),
         (["--speculative-algorithm", "EAGLE", *spec(3, 4)], ("EAGLE", 3, 4, None)),
         (["--speculative-algorithm", "EAGLE", *spec(0, 1)], ("EAGLE", 0, 1, 1)),
-        (["--speculative-algorithm", "NGRAM"], ("NGRAM", 0, 10, 12)),
+        (["--speculative-algorithm", "NGRAM"], ("NGRAM", 1, 10, 12)),
+        (["--speculative-algorithm", "NGRAM", *spec(drafts=8)], ("NGRAM", 0, 10, 8)),
         (["--speculative-algorithm", "DFLASH", *spec(5, 1)], ("DFLASH", 1, 1, 8)),
     ],
 )
@@ -56,6 +57,7 @@ def test_steps_without_an_algorithm_are_silently_no_speculation() -> None:
         (spec(None, 1), "AssertionError", ""),
         (["--speculative-adaptive", *spec(4, 1)], "ValueError", "candidate_steps"),
         (["--speculative-algorithm", "FOO"], "ValueError", "Unknown speculative algorithm name"),
+        (["--enable-dp-attention", "--dp", "2", *spec(3, 1)], "AssertionError", ""),
     ],
 )
 def test_resolution_refuses(flags: list[str], kind: str, text: str) -> None:

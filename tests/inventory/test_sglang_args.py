@@ -90,6 +90,17 @@ def test_configs_without_a_complaint(args: dict[str, FlagValue]) -> None:
     assert list(flag_complaints(args)) == []
 
 
+@pytest.mark.parametrize(("dp", "steps"), [(2, 0), (2, 3), (3, 3)])
+def test_attention_groups_divide_the_gpus(dp: int, steps: int) -> None:
+    args: dict[str, FlagValue] = {
+        "model-path": "/m", "speculative-algorithm": "NEXTN", "speculative-eagle-topk": 1,
+        "speculative-num-steps": steps, "dp-size": dp, "enable-dp-attention": True,
+    }  # fmt: skip
+    assert [complaint.flag for complaint in complaints(args)] == ["dp-size"]
+    assert list(complaints({**args, "tp-size": dp * 2})) == []
+    assert list(complaints({**args, "enable-dp-attention": False})) == []
+
+
 def test_what_a_launch_with_topk_1_resolves_to() -> None:
     args: dict[str, FlagValue] = {
         "model-path": "/m", "tp-size": 4, "dp-size": 2, "speculative-algorithm": "NEXTN",
