@@ -116,6 +116,11 @@ class Connection:
                 channel = self._transport.open_session(timeout=OPEN_TIMEOUT_S)
                 channel.exec_command(relay)
                 return channel if is_connected(channel) else None
+        except paramiko.ChannelException as error:
+            raise HostRefused(
+                f"{self._hop}: the host forwards no port and allows no further session for a "
+                "relay: set AllowTcpForwarding yes or a larger MaxSessions in its sshd_config"
+            ) from error
         except FOREIGN as error:
             raise self._unreachable(error) from error
 
