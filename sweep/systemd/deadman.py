@@ -29,10 +29,14 @@ class Hold:
         self._renewed_at = float("-inf")
 
     def arm(self) -> None:
-        """Start the timer, or renew it. What an earlier restore of this run left is history."""
-        run = quote(self._site.paths.run)
-        script = f"rm -f {run}/restoring {run}/restored {run}/why\n{self._arm()} && echo @@armed"
-        result = self._site.run(script)
+        """Start the timer anew. What an earlier restore of this run left is history."""
+        run, timer = quote(self._site.paths.run), self._site.paths.timer
+        history = " ".join(f"{run}/{name}" for name in ("restoring", "restored", "why", "forget"))
+        result = self._site.run(f"""
+rm -f {history}
+{self._site.systemctl} stop {timer} 2>/dev/null
+{self._new} && echo @@armed
+""")
         if b"@@armed" not in result.stdout:
             raise HostError(
                 f"{self._site.host.name}: could not arm the dead-man timer: {result.tail(3)}"
@@ -74,7 +78,8 @@ class Hold:
         if self.due:
             self._renewed_at = site.clock.monotonic()
             renew = f"""
-  {self._arm()} >/dev/null 2>&1 && renewed=armed || renewed=gone
+  if {site.systemctl} restart {paths.timer} 2>/dev/null || {self._new} 2>/dev/null
+  then renewed=armed; else renewed=gone; fi
   case $({site.systemctl} show -p ActiveState -- {paths.restore_unit}) in
     *={"|*=".join(ACTIVE)}) {site.systemctl} stop {paths.timer} 2>/dev/null; renewed=fired ;;
   esac
@@ -100,16 +105,19 @@ fi
             return "fired"
         return "armed" if said == "armed" or (timer and said != "gone") else "gone"
 
-    def _arm(self) -> str:
+    @property
+    def _new(self) -> str:
+        """The command that makes the timer.
+
+        A unit that another one names stays loaded after it ended, with its result and its
+        invocation id; the timer is that other one for the unit under test.
+        """
         site, paths = self._site, self._site.paths
-        # A unit that another one names stays loaded after it ended, with its result and its
-        # invocation id; the timer is that other one for the unit under test.
-        new = (
+        return (
             f"{site.systemd_run} --unit={paths.timer.removesuffix('.timer')} "
             f"--on-active={site.spec.deadman_s:.3f}s --timer-property=AccuracySec=1s "
             f"--timer-property=After={quote(paths.unit)} {restore_properties(site)}"
         )
-        return f"{{ {site.systemctl} restart {paths.timer} 2>/dev/null || {new}; }}"
 
 
 def restore_properties(site: Site) -> str:

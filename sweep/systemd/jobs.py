@@ -14,12 +14,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sweep.errors import HostError
 from sweep.systemd.deadman import Hold
 from sweep.systemd.lock import ACTIVE
 from sweep.systemd.paths import require_name
-from sweep.systemd.service import as_launch_error
-from sweep.systemd.site import Site, properties, quote, text
+from sweep.systemd.service import full_disk_as_launch_error
+from sweep.systemd.site import KNOW_HOME, Site, properties, quote, text
 from sweep.systemd.state import JobState
 
 _STOP_S = 10
@@ -65,11 +64,9 @@ class Jobs:
         job = self.job(name, progress)
         if not self._make(job):
             return job
-        try:
+        with full_disk_as_launch_error():
             for file, content in {**files, "run.sh": _command(job, argv)}.items():
                 self._site.host.put(f"{job.directory}/{require_name(file)}", content, mode=0o600)
-        except HostError as error:
-            raise as_launch_error(error) from error
         answer = self._site.ask(f"start the benchmark client {name}", self._start_script(job, user))
         self._hold.require(answer)
         return job
@@ -132,6 +129,7 @@ def _command(job: Job, argv: Sequence[str]) -> bytes:
     """run.sh. The words go through a file: systemd-run's own quoting of them differs by version."""
     return f"""cd {quote(job.directory)} || exit
 umask 077
+{KNOW_HOME}
 {quote(*argv)} </dev/null >stdout 2>stderr
 status=$?
 echo $status > exit.new && mv -f exit.new exit

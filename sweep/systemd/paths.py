@@ -66,6 +66,11 @@ class Paths:
         return f"{self.run}/record.json"
 
     @property
+    def claim(self) -> str:
+        """The name of the unit that this run calls its own, and the hash of what it installed."""
+        return f"{self.run}/unit"
+
+    @property
     def restore_script(self) -> str:
         return f"{self.run}/restore.sh"
 

@@ -14,7 +14,7 @@ from sweep.errors import HostRefused
 from sweep.inventory import ProductionCommands
 from sweep.systemd.lock import ACTIVE, holds
 from sweep.systemd.paths import Paths
-from sweep.systemd.site import Site, blocks, names, quote
+from sweep.systemd.site import KNOW_HOME, Site, blocks, names, quote
 
 # Stopping a unit stops whatever names it in one of these, directly or through others.
 _STOP_WITH_IT = ("RequiredBy", "RequisiteOf", "BoundBy", "ConsistsOf", "PropagatesStopTo")
@@ -173,7 +173,7 @@ why=$(cat {run}/why 2>/dev/null ||
   echo "nothing was heard of the sweep for {site.spec.deadman_s:g} s")
 say "restoring: $why"
 : > {run}/restoring
-: "${{HOME:=$(eval "echo ~$(id -un)")}}"; export HOME
+{KNOW_HOME}
 {systemctl} stop {paths.timer} 2>/dev/null
 rm -f {quote(paths.secrets_env, paths.secrets_config)}
 for job in {run}/jobs/*; do

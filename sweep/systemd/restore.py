@@ -13,7 +13,7 @@ from sweep.systemd.production import Record, read_record
 from sweep.systemd.site import Site, blocks, quote, text
 
 _INTERVAL_S, _FIRST_INTERVAL_S = 0.5, 0.1
-# Without a health URL: so often in a row the units have to be up.
+# Without a health URL, or one that did not answer before: so often in a row the units are up.
 _STEADY_LOOKS = 3
 
 
@@ -129,7 +129,7 @@ fi
             trouble = "the restore unit is still at work" if look.at_work else look.down
             steady = 0 if trouble else steady + 1
             failed = failed + 1 if look.failed else 0
-            if steady and record.owed and self._site.spec.production_health:
+            if steady and record.healthy:
                 trouble = self._health.trouble() or ""
                 if not trouble:
                     return

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -55,14 +56,13 @@ echo @@unit; {site.systemctl} show -p ActiveState -- {quote(site.paths.unit)}
         site, paths = self._site, self._site.paths
         if unit.name != paths.unit:
             raise ValueError(f"rendered for {unit.name}, this host's unit is {paths.unit}")
-        try:
+        with full_disk_as_launch_error():
             site.host.put(paths.unit_file, unit.text.encode(), mode=0o644)
             self._put_secrets(secret_files)
-        except HostError as error:
-            raise as_launch_error(error) from error
         answer = site.ask("load our unit", f"""
 {self._hold.guard()}
 {self._own_secrets()}
+printf '%s\\n' {quote(unit.name, unit.sha256)} > {quote(paths.claim)}
 {site.systemctl} daemon-reload || exit
 echo @@unit
 {site.systemctl} show -p LoadState -p LoadError -p FragmentPath -p Conflicts -p DropInPaths \\
@@ -203,6 +203,12 @@ echo @@unit; show
         )
 
 
-def as_launch_error(error: HostError) -> HostError | LaunchError:
-    """A full disk costs a launch; other trouble stays what it is."""
-    return LaunchError("host_disk_full", str(error)) if _NO_ROOM in str(error) else error
+@contextmanager
+def full_disk_as_launch_error() -> Iterator[None]:
+    """A full disk costs a launch; other trouble with the host stays what it is."""
+    try:
+        yield
+    except HostError as error:
+        if _NO_ROOM in str(error):
+            raise LaunchError("host_disk_full", str(error)) from error
+        raise

@@ -15,6 +15,8 @@ from sweep.systemd.paths import Paths
 
 # A script of ours does a handful of small things; what takes longer is polled for.
 SCRIPT_TIMEOUT_S = 60.0
+# systemd gives root's own services no HOME; a person's command counts on it.
+KNOW_HOME = ': "${HOME:=$(eval "echo ~$(id -un)")}"; export HOME'
 
 
 @dataclass(frozen=True)

@@ -125,7 +125,7 @@ def _make_directories(site: Site, *, serving: bool) -> None:
     forget = f"rm -f {quote(paths.gpus)}" if serving else ""
     answer = site.ask("make the run's directories", f"""
 umask 022
-mkdir -p {run}/jobs && echo {quote(paths.unit)} > {run}/unit || exit
+mkdir -p {run}/jobs && echo {quote(paths.unit)} > {quote(paths.claim)} || exit
 {forget}
 mkdir -p {work_root}
 if [ -O {work_root} ] && [ ! -L {work_root} ] && [ -d {work_root} ]; then :

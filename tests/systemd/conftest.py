@@ -11,6 +11,8 @@ from sweep.host import connect
 from tests.systemd.targets import Target, host_spec
 from tests.testhost import Machine, Pool
 
+# The demo host, the older systemd as root, the newer one as a user.
+HOSTS = ("demo", "bookworm-root", "trixie-user")
 # release, login user, settings of the inventory
 IDENTITIES = {
     "bookworm-root": ("bookworm", "root", {}),
@@ -68,20 +70,24 @@ def connections(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Targ
 Connections = Callable[[str], Target]
 
 
-@pytest.fixture(params=["demo", "bookworm-root", "trixie-user"])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """`target` is each of the module's HOSTS; a real one marks its test."""
+    if "target" in metafunc.fixturenames:
+        hosts = [
+            host if host == "demo" else pytest.param(host, marks=pytest.mark.testhost)
+            for host in getattr(metafunc.module, "HOSTS", HOSTS)
+        ]
+        metafunc.parametrize("target", hosts, indirect=True)
+
+
+@pytest.fixture
 def target(connections: Connections, request: pytest.FixtureRequest) -> Iterator[Target]:
-    """The demo host, the older systemd as root, the newer one as a user."""
-    yield from clean(connections(request.param))
-
-
-@pytest.fixture(params=["demo", *IDENTITIES])
-def everyone(connections: Connections, request: pytest.FixtureRequest) -> Iterator[Target]:
-    """Every host as each of its identities."""
+    """A host as one identity, with nothing of the tool on it afterwards."""
     yield from clean(connections(request.param))
 
 
 @pytest.fixture
-def root(connections: Connections) -> Iterator[Target]:
+def root(connections: Connections, testhost: Pool) -> Iterator[Target]:
     """One host as root, for what is the same for every identity."""
     yield from clean(connections("bookworm-root"))
 

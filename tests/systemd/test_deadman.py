@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from sweep.clock import SystemClock
 from sweep.errors import HostTaken
-from sweep.systemd import runs_on
+from sweep.systemd import HostRun, JobState, runs_on
 from tests.systemd.targets import (
     NO_SECRETS,
     Target,
@@ -20,11 +18,14 @@ from tests.systemd.targets import (
     wait_for,
 )
 
-SILENCE_S = 2.0
+
+def fall_silent(target: Target, run_id: str) -> None:
+    """From now on nothing is heard of the run, and its host has little patience."""
+    target.with_(deadman_s=1.0).systemd(run_id).take(me())
 
 
 def test_the_host_gives_itself_back_and_a_resume_takes_it_again(target: Target) -> None:
-    target = target.with_(production=("llm.service",), deadman_s=SILENCE_S)
+    target = target.with_(production=("llm.service",))
     units = {
         "llm.service": service("/bin/sleep 600"),
         "part.service": service("/bin/sleep 600", "PartOf=llm.service"),
@@ -36,6 +37,8 @@ def test_the_host_gives_itself_back_and_a_resume_takes_it_again(target: Target) 
             systemd.install(unit, NO_SECRETS)
             systemd.start()
             job = systemd.jobs.start("j", ["sleep", "600"], {})
+            assert systemd.poll(job).job == JobState(True, None)
+            fall_silent(target, "r-silent")
             wait_for(lambda: target.active("llm.service") == "active", "the dead-man timer")
             wait_for(lambda: target.active("part.service") == "active", "what stopped with it")
             assert target.active(target.spec.unit) == "inactive"
@@ -44,14 +47,13 @@ def test_the_host_gives_itself_back_and_a_resume_takes_it_again(target: Target) 
             for verb in (lambda: systemd.install(unit, NO_SECRETS), systemd.start):
                 with pytest.raises(HostTaken):
                     verb()
-            restored = runs_on(target.host, target.spec, SystemClock())
-            assert [(run.run_id, run.restored) for run in restored] == [("r-silent", True)]
+            wait_for(lambda: [run.restored for run in left(target)] == [True], "its end")
             journal = "journalctl --user" if target.spec.scope == "user" else "journalctl"
             log = target.sh(f"{journal} -o cat -u sweep-restore-r-silent.service")
-            assert "nothing was heard of the sweep for 2 s" in log
+            assert "nothing was heard of the sweep for 1 s" in log
             assert "llm.service is active" in log
 
-            again = target.with_(deadman_s=600.0).systemd("r-silent")
+            again = target.systemd("r-silent")
             assert again.take(me()).record.units == ("llm.service", "part.service")
             again.install(unit, NO_SECRETS)
             again.start()
@@ -64,43 +66,42 @@ def test_the_host_gives_itself_back_and_a_resume_takes_it_again(target: Target) 
         target.remove_units(units)
 
 
-def test_polls_keep_it_from_firing(target: Target) -> None:
-    target = target.with_(deadman_s=SILENCE_S)
-    with taken(target) as systemd:
-        systemd.install(rendered(target, http_server(target.port)), NO_SECRETS)
-        systemd.start()
-        until = time.monotonic() + 2 * SILENCE_S
-        while time.monotonic() < until:
-            state = systemd.poll()
-            assert state.running
-            assert state.deadman == "armed"
+def left(target: Target) -> tuple[HostRun, ...]:
+    return runs_on(target.host, target.spec, SystemClock())
 
 
-def test_a_timer_that_somebody_stopped_is_armed_again(root: Target) -> None:
-    """Renewed once in a while: with a short time, at the next poll."""
-    target = root.with_(deadman_s=20.0)
-    with taken(target) as systemd:
+def test_a_poll_renews_the_timer_once_in_a_while(root: Target) -> None:
+    with taken(root, hurried=True) as systemd:
+        since = f"systemctl show -p ActiveEnterTimestampMonotonic {systemd.site.paths.timer}"
+        armed = root.sh(since)
+        systemd.poll()
+        assert root.sh(since) == armed
+        systemd.site.clock.sleep(root.spec.deadman_s / 50)  # counted five times
+        assert systemd.poll().deadman == "armed"
+        assert root.sh(since) != armed
+
+
+def test_a_timer_that_somebody_stopped_is_armed_again(target: Target) -> None:
+    with taken(target, hurried=True) as systemd:
         timer = systemd.site.paths.timer
-        target.sh(f"systemctl stop {timer}")
-        assert target.active(timer) == "inactive"
-        wait_for(lambda: systemd.poll().deadman == "armed", "the renewal")
+        target.sh(f"{target.systemctl} stop {timer}")
+        assert systemd.poll().deadman == "gone"
+        systemd.site.clock.sleep(target.spec.deadman_s / 50)
+        assert systemd.poll().deadman == "armed"
+        assert target.active(timer) == "active"
 
 
 def test_whoever_comes_after_a_silent_run_finds_the_host_free(target: Target) -> None:
-    target = target.with_(production=("llm.service",), deadman_s=SILENCE_S)
+    target = target.with_(production=("llm.service",))
     target.add_units({"llm.service": service("/bin/sleep 600")}, start=["llm.service"])
     try:
         first = target.systemd("r-silent")
         first.take(me())
         first.install(rendered(target, http_server(target.port)), NO_SECRETS)
         first.start()
-        wait_for(
-            lambda: (
-                [run.restored for run in runs_on(target.host, target.spec, SystemClock())] == [True]
-            ),
-            "the dead-man timer",
-        )
-        with taken(target.with_(deadman_s=600.0), "r-next") as second:
+        fall_silent(target, "r-silent")
+        wait_for(lambda: [run.restored for run in left(target)] == [True], "the dead-man timer")
+        with taken(target, "r-next") as second:
             assert second.take(me()).record.units == ("llm.service",)
             assert "r-silent" not in "\n".join(target.left_over())
             assert first.poll().deadman == "gone"

@@ -9,6 +9,8 @@ from sweep.systemd import Job, JobState, Systemd
 from tests.systemd.targets import NO_SECRETS, PYTHON, Target, rendered, taken, wait_for
 from tests.testhost import Machine
 
+HOSTS = ("demo", "trixie-user")
+
 
 def ended(systemd: Systemd, job: Job) -> JobState:
     wait_for(lambda: not systemd.jobs.state(job).running, "the job's end")

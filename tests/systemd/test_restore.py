@@ -22,6 +22,7 @@ from tests.systemd.targets import (
     wait_for,
 )
 
+HOSTS = ("demo", "trixie-user")
 SLEEP = "/bin/sleep 600"
 
 
@@ -71,12 +72,26 @@ def test_another_process_restores_and_waits_until_production_answers(target: Tar
         target.remove_units(["llm.service"])
 
 
+def test_production_that_did_not_answer_before_is_not_waited_for(root: Target) -> None:
+    target = root.with_(
+        production=("llm.service",), production_health=f"http://127.0.0.1:{free_port()}/"
+    )
+    target.add_units({"llm.service": service(SLEEP)}, start=["llm.service"])
+    try:
+        with taken(target) as systemd:
+            notes = systemd.take(me()).notes
+            assert any("its health does not answer" in note for note in notes)
+    finally:
+        target.remove_units(["llm.service"])
+
+
 def test_production_that_does_not_come_back_is_named_and_may_be_tried_again(
     target: Target,
 ) -> None:
     target = target.with_(production=("llm.service",))
     flag = f"{target.host.root}/tmp/llm-of-test-may-start"
-    start = f"/bin/sh -c 'test -e {flag} || {{ echo cannot start; sleep 0.5; exit 7; }}; exec sleep 600'"
+    fails = "echo cannot start; sleep 0.5; exit 7"
+    start = f"/bin/sh -c 'test -e {flag} && exec sleep 600; {fails}'"
     target.sh(f"mkdir -p {target.host.root}/tmp; touch {flag}")
     target.add_units({"llm.service": service(start)}, start=["llm.service"])
     try:

@@ -26,6 +26,8 @@ from tests.systemd.targets import (
 )
 from tests.testhost import Machine
 
+HOSTS = ("demo", "trixie-user")
+
 
 def test_taking_twice_is_fine_and_changes_nothing(target: Target) -> None:
     with taken(target) as systemd:
