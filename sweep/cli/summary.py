@@ -15,7 +15,8 @@ from sweep.plan import Plan, latest
 from sweep.results import RunDirectory, gave_back
 from sweep.rows import Row
 
-PIPE_WIDTH = 120
+# No table comes near this: on a narrow terminal lines wrap, where numbers would be cut off.
+WIDTH = 10_000
 
 
 def result_table(plan: Plan, rows: Sequence[Row]) -> Table:
@@ -85,9 +86,7 @@ def closing_lines(run: RunDirectory, plan: Plan, rows: Sequence[Row]) -> Iterato
 def print_closing(run: RunDirectory, plan: Plan, *, color: bool) -> None:
     """The table to stdout, everything else to stderr. A pipe that was closed ends nothing."""
     rows = run.rows()
-    out = Console(no_color=not color, highlight=False)
-    # A pipe has no width of its own: wide enough for a table, whatever reads it.
-    out.width = out.width if out.is_terminal else PIPE_WIDTH
+    out = Console(no_color=not color, highlight=False, width=WIDTH)
     # Captured: rich ends the process when it meets a closed pipe.
     with out.capture() as table:
         out.print(result_table(plan, rows))

@@ -29,8 +29,9 @@ def rows(place: Path) -> pd.DataFrame:
 
 
 def test_a_sweep_then_status_logs_and_nothing_to_resume(place: Path) -> None:
-    shown = sweep(*SHORT, cwd=place)
+    shown = sweep(*SHORT, cwd=place, COLUMNS="30", FORCE_COLOR="1")
     assert shown.returncode == 0, shown.stderr
+    assert "…" not in shown.stdout, "no number is cut off on a narrow terminal"
     frame = rows(place)
     assert set(frame["status"]) == {"ok"}
     assert len(frame) == 6
