@@ -27,6 +27,7 @@ OPEN_TIMEOUT_S = 15.0  # to open a channel, or to start a command on it
 AUTH_TIMEOUT_S = 30.0  # PAM may ask others
 GRACE_S = 5.0  # for the answer to travel, beyond the host's own time limit
 SETTLE_S = 0.5
+SESSION_FREE_S, SESSION_POLL_S = 5.0, 0.02
 NO_STATUS = 255  # as ssh: the command ended, but not with a status
 PROHIBITED, CONNECT_FAILED = 1, 2  # RFC 4254, 5.1
 
@@ -71,7 +72,7 @@ class Connection:
         begun = time.monotonic()
         try:
             with self._heartbeat.limit(OPEN_TIMEOUT_S, "starting a command"):
-                channel = self._transport.open_session(timeout=OPEN_TIMEOUT_S)
+                channel = self._open_session()
                 channel.exec_command(command)
             with contextlib.closing(channel):
                 outcome = converse(channel, stdin, timeout_s + KILL_AFTER_S + GRACE_S)
@@ -110,10 +111,21 @@ class Connection:
         except FOREIGN as error:
             raise self._unreachable(error) from error
 
+    def _open_session(self) -> paramiko.Channel:
+        """sshd counts a session for a moment longer than we do: with MaxSessions 1 that shows."""
+        until = time.monotonic() + SESSION_FREE_S
+        while True:
+            try:
+                return self._transport.open_session(timeout=OPEN_TIMEOUT_S)
+            except paramiko.ChannelException:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(SESSION_POLL_S)
+
     def _channel_by(self, relay: str) -> paramiko.Channel | None:
         try:
             with self._heartbeat.limit(OPEN_TIMEOUT_S, "starting a relay"):
-                channel = self._transport.open_session(timeout=OPEN_TIMEOUT_S)
+                channel = self._open_session()
                 channel.exec_command(relay)
                 return channel if is_connected(channel) else None
         except paramiko.ChannelException as error:

@@ -183,6 +183,23 @@ def test_a_login_that_talks(connected: Connected, target: Machine, user: str) ->
         talk.write_text(before)
 
 
+def test_a_host_that_allows_one_session(connected: Connected, target: Machine) -> None:
+    config = target.root / "etc/ssh/sshd_config.d/one.conf"
+    config.write_text("MaxSessions 1\n")
+    target.run("systemctl", "restart", "ssh")
+
+    def no_wait(_seconds: float) -> None:
+        raise AssertionError("the connection was taken for lost")
+
+    try:
+        host = connected("gpu", spec_for(target), sleep=no_wait)
+        for number in range(30):
+            assert host.run(f"echo {number}").text == f"{number}\n"
+    finally:
+        config.unlink()
+        target.run("systemctl", "restart", "ssh")
+
+
 def test_a_login_that_runs_something_else(connected: Connected, target: Machine) -> None:
     config = target.root / "etc/ssh/sshd_config.d/forced.conf"
     config.write_text("Match User plain\n  ForceCommand echo only backups here\n")
