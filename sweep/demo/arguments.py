@@ -11,6 +11,7 @@ import argparse
 import json
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -128,7 +129,9 @@ def _add_flag(
 def _size(text: str) -> int:
     """'32k', '1Mi' or a plain number."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(Ki|Mi|Gi|Ti|k|M|G|T)", text.strip())
-    return int(float(found[1]) * SIZES[found[2]]) if found else int(text)
+    if found and "." in found[1] and found[2].endswith("i"):
+        raise argparse.ArgumentTypeError("Decimals are not allowed with IEC suffixes")
+    return int(Decimal(found[1]) * SIZES[found[2]]) if found else int(text)
 
 
 def _merge_config(parser: argparse.ArgumentParser, argv: list[str]) -> list[str]:

@@ -5,13 +5,13 @@ Names and values of speculation are here too; the rules over them are in `rules`
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from sweep.inventory import FlagValue
 from sweep.plan import ServerConfig
 from sweep.sglang.flags import canonical, field_of, flags
-from sweep.sglang.spelling import OWNED, name_problem, value_problem
+from sweep.sglang.spelling import OWNED, name_problem, size_of, value_problem
 
 STEPS = "speculative-num-steps"
 TOPK = "speculative-eagle-topk"
@@ -146,5 +146,5 @@ def _as_resolved(name: str, value: FlagValue) -> object:
         return value
     if flag.words:
         return [value]
-    numbers = {"int": int, "float": float}
-    return numbers[flag.kind](value) if flag.kind in numbers else value
+    numbers: dict[str, Callable[[str], object]] = {"int": int, "float": float, "size": size_of}
+    return numbers[flag.kind](str(value)) if flag.kind in numbers else value

@@ -162,7 +162,12 @@ def _refused(args: Mapping[str, FlagValue]) -> Complaint | None:
     backends = {args.get(f"{part}attention-backend") for part in ("", "decode-", "prefill-")}
     paged = _number(args, "page-size") > 1
     sampled = args.get("speculative-use-rejection-sampling")
-    if algorithm == "STANDALONE" and args.get("enable-dp-attention"):
+    # with a dp-size of 1 there is no such attention, whatever the flag says
+    if (
+        algorithm == "STANDALONE"
+        and args.get("enable-dp-attention")
+        and _number(args, "dp-size") > 1
+    ):
         return Complaint(
             ALGORITHM,
             f"STANDALONE refuses enable-dp-attention (SGLang {NEWEST}); remove one of the two",

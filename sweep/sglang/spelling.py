@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
+from decimal import Decimal
 
 from sweep.inventory import FlagValue, Scalar
 from sweep.sglang.flags import NEWEST, REMOVED, Flag, flags
@@ -26,6 +27,9 @@ OWNED = {
     "ssl-keyfile": "makes the server speak HTTPS, and the tool asks it over plain HTTP; remove it",
     "ssl-certfile": "makes the server speak HTTPS, and the tool asks it over plain HTTP; remove it",
 }
+_SIZE = re.compile(r"(?P<number>\d+(?P<part>\.\d+)?)(?P<unit>[kMGT]|[KMGT]i)?")
+_POWERS_OF_TEN = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_POWERS_OF_TWO = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 SECRET = ("api-key", "admin-api-key", "ssl-keyfile-password")
 
 
@@ -119,11 +123,23 @@ def _word(flag: Flag, word: Scalar) -> str | None:
         wrong = "takes a whole number", "write one, such as 4"
     elif flag.kind == "float" and not _is_number(text):
         wrong = "takes a number", "write one, such as 0.85"
-    elif flag.kind == "size" and not re.fullmatch(r"\d+(\.\d+)?([kMGT]|[KMGT]i)?", text):
+    elif flag.kind == "size" and size_of(text) is None:
         wrong = "takes a size", "write one, such as 131072 or 128k"
     elif flag.kind in ("str", "json") and isinstance(word, float):
         return f"is text, and {word!r} would be a number; write it in quotes"
     return wrong and f"{wrong[0]} (SGLang {NEWEST}), not {shown(word)}; {wrong[1]}"
+
+
+def size_of(text: str) -> int | None:
+    """128 of "128", 128000 of "128k", 131072 of "128Ki"; None where SGLang takes no size from it.
+
+    Decimals go with powers of ten only: "1.5k" (srt/utils/common.py human_readable_int, 0.5.23).
+    """
+    found = _SIZE.fullmatch(text.strip())
+    if found is None or (found["part"] and found["unit"] not in _POWERS_OF_TEN):
+        return None
+    scale = _POWERS_OF_TEN.get(found["unit"]) or _POWERS_OF_TWO.get(found["unit"], 1)
+    return int(Decimal(found["number"]) * scale)
 
 
 def _is_number(text: str) -> bool:

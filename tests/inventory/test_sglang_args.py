@@ -76,6 +76,8 @@ GOOD: list[dict[str, FlagValue]] = [
     {"speculative-algorithm": "EAGLE3", "speculative-eagle-topk": 4,
      "speculative-num-draft-tokens": 8},
     {"speculative-algorithm": "STANDALONE", "speculative-eagle-topk": 1},
+    {"speculative-algorithm": "STANDALONE", "speculative-eagle-topk": 1,
+     "enable-dp-attention": True, "dp-size": 1},
     {"speculative-algorithm": "A_PLUGIN", "speculative-eagle-topk": 1},
     {"speculative-algorithm": "EAGLE", "speculative-eagle-topk": 1, "speculative-adaptive": True},
     {"speculative-algorithm": "NEXTN", "speculative-eagle-topk": 4,
@@ -148,6 +150,23 @@ def test_swept_flags_are_expected_as_the_server_says_them() -> None:
     assert found["lora_strict_loading"] is False
     assert found["dllm_fdfo"] is False
     assert found["tp_size"] == 8
+
+
+@pytest.mark.parametrize(
+    ("written", "size"),
+    [
+        ("4096", 4096), ("128k", 128000), ("128Ki", 131072), ("0.5M", 500000), ("25.6k", 25600),
+        (2048, 2048), ("1.5Ki", None), ("1.5", None), ("4K", None), ("4 k", None),
+    ],
+)  # fmt: skip
+def test_sizes_are_numbers_to_the_server(written: FlagValue, size: int | None) -> None:
+    """A swept size comes back from it as the number, in 0.5.23."""
+    args: dict[str, FlagValue] = {"max-total-tokens": written}
+    if size is None:
+        assert [complaint.flag for complaint in flag_complaints(args)] == ["max-total-tokens"]
+    else:
+        assert list(flag_complaints(args)) == []
+        assert expected(config({"model-path": "/m"}, args))["max_total_tokens"] == size
 
 
 def test_names_of_one_algorithm() -> None:
