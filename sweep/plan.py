@@ -6,9 +6,10 @@ Made from the inventory alone, so a dry run, a fresh run and a resumed run share
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sweep.inventory import WORKLOADS, Benchmark, FlagValue, HostSpec
 from sweep.rows import Row
@@ -103,6 +104,30 @@ def identity(
         "benchmark": benchmark.model_dump(exclude={"trial_timeout_s"}),
         "concurrency": concurrency,
     }
+
+
+def numbered_like(plan: Plan, before: Plan, used: Iterable[str] = ()) -> Plan:
+    """The plan with the launch ids of an earlier one where the config is the same.
+
+    New configs get numbers that neither `before` nor `used` has: an id means one config for ever,
+    in rows, units and journals.
+    """
+    known = {_written(launch.config): launch.id for launch in before.launches}
+    numbers = (name.removeprefix("l-") for name in {*known.values(), *used})
+    last = max((int(number) for number in numbers if number.isdecimal()), default=0)
+    fresh = (f"l-{number:02d}" for number in itertools.count(last + 1))
+    return replace(
+        plan,
+        launches=tuple(
+            replace(launch, id=known.get(_written(launch.config)) or next(fresh))
+            for launch in plan.launches
+        ),
+    )
+
+
+def _written(config: ServerConfig) -> str:
+    # Text, because True == 1 == 1.0 and they are rendered differently.
+    return repr((sorted(config.args), sorted(config.env), sorted(config.swept)))
 
 
 def latest(rows: Iterable[Row]) -> dict[tuple[str, int], Row]:

@@ -8,12 +8,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from sweep.cli.differences import plan_differences
 from sweep.cli.options import Options
 from sweep.errors import RunDirectoryError, UsageError
 from sweep.inventory import HostSpec
 from sweep.inventory_file import load_inventory, parse_concurrency, parse_steps
 from sweep.matrix import Changes, build_plan
-from sweep.plan import Due, Launch, Plan, Point
+from sweep.plan import Due, Launch, Plan, Point, numbered_like
 from sweep.plan_document import plan_from_doc, plan_to_doc
 from sweep.results import RunDirectory, open_run
 
@@ -63,13 +64,14 @@ def read_run(
     inventory = options.inventory or Path(str(document.get("inventory")))
     templates = options.templates or document.get("templates")
     plan, spec = _current(options, inventory, document, saved)
-    differences = plan_differences(saved, plan)
+    differences = plan_differences((saved, _saved_host(document)), (plan, spec))
     if differences and not given["accept_changes"]:
         raise RunDirectoryError(
             f"{run.id}: the inventory has changed since this run began: {'; '.join(differences)}; "
             "put it back, or add --accept-changes (changed flags make new points), or start a new "
             "run"
         )
+    plan = numbered_like(plan, saved, (str(row["launch"]) for row in run.rows()))
     if given["trials"]:
         plan = replace(plan, trials=given["trials"])
     resumed = Resumed(
@@ -127,45 +129,6 @@ def changes_from_doc(document: Mapping[str, Any]) -> Changes:
         ) from error
 
 
-def plan_differences(saved: Plan, now: Plan) -> list[str]:
-    """What changed between two plans of one sweep, as far as it changes any number; for people."""
-    found = []
-    if saved.host != now.host:
-        found.append(f"host {saved.host} -> {now.host}")
-    if saved.benchmark != now.benchmark:
-        found.append("benchmark settings")
-    before = {point.id for _, point in saved.points()}
-    after = {point.id for _, point in now.points()}
-    if before == after:
-        return found
-    flags = {flag for launch in saved.launches for flag in _settings(launch)}
-    flags |= {flag for launch in now.launches for flag in _settings(launch)}
-    for flag in sorted(flags, key=str):
-        old, new = _values(saved, flag), _values(now, flag)
-        if old != new:
-            found.append(f"{flag} {_words(old)} -> {_words(new)}")
-    old, new = _concurrencies(saved), _concurrencies(now)
-    if old != new:
-        found.append(f"concurrency {_words(old)} -> {_words(new)}")
-    return found or [f"{len(before - after)} points are no longer what they were"]
-
-
-def _settings(launch: Launch) -> dict[str, object]:
-    return {**dict(launch.config.args), **dict(launch.config.env)}
-
-
-def _values(plan: Plan, name: str) -> list[object]:
-    return list(dict.fromkeys(_settings(launch).get(name) for launch in plan.launches))
-
-
-def _concurrencies(plan: Plan) -> list[object]:
-    return list(dict.fromkeys(point.concurrency for _, point in plan.points()))
-
-
-def _words(values: Sequence[object]) -> str:
-    return ",".join("unset" if value is None else str(value) for value in values)
-
-
 def wanted(plan: Plan, only: Sequence[str]) -> Callable[[Todo], Todo]:
     """The filter that --only asks for: every term must hold. Raises UsageError when none can."""
     terms = [_term(text) for text in only]
@@ -174,10 +137,11 @@ def wanted(plan: Plan, only: Sequence[str]) -> Callable[[Todo], Todo]:
         return all(term(launch, point) for term in terms)
 
     if not any(keep(launch, point) for launch, point in plan.points()):
-        steps = dict.fromkeys(launch.config.steps for launch in plan.launches)
+        steps = dict.fromkeys(str(launch.config.steps) for launch in plan.launches)
+        numbers = dict.fromkeys(str(point.concurrency) for _, point in plan.points())
         raise UsageError(
-            f"--only {' '.join(only)}: no such point; this run has steps {_words(list(steps))} at "
-            f"concurrency {_words(_concurrencies(plan))}"
+            f"--only {' '.join(only)}: no such point; this run has steps {','.join(steps)} at "
+            f"concurrency {','.join(numbers)}"
         )
 
     def select(todo: Todo) -> Todo:

@@ -108,7 +108,7 @@ def test_a_changed_inventory_is_refused_and_accepted_when_told(place: Path) -> N
     path.write_text(path.read_text().replace("max_tokens: 300", "max_tokens: 50"))
     refused = sweep("resume", cwd=place)
     assert refused.returncode == 4
-    assert "benchmark settings" in refused.stderr
+    assert "benchmark.max_tokens 300 -> 50" in refused.stderr
     accepted = sweep("resume", "--accept-changes", cwd=place)
     assert accepted.returncode == 0, accepted.stderr
     assert len(rows(place)) == 8
