@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check bench clean
+.PHONY: help demo test test-all test-engine test-engine-full check bench clean
 
 help: ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -28,6 +28,12 @@ demo: $(VENV)/run.stamp ## the main job on the embedded host: sweep, CSV, table
 
 test: $(VENV)/dev.stamp ## all tests; as root also on real test hosts
 	$(BIN)/pytest
+
+test-engine: $(VENV)/dev.stamp ## the main job against SGLang itself, on a CPU (sets it up: 3.5 GB)
+	SWEEP_ENGINE=short $(BIN)/pytest tests/engine
+
+test-engine-full: $(VENV)/dev.stamp ## the same with every steps value from 0 to 10
+	SWEEP_ENGINE=full $(BIN)/pytest tests/engine
 
 test-all: test check ## everything CI runs
 
