@@ -18,7 +18,8 @@ from sweep.sglang.spelling import shown
 Problems = Iterator[tuple[Path, str]]
 
 # systemd.unit(5): the characters of a unit's name, and 255 of them at most.
-_UNIT = re.compile(r"[A-Za-z0-9:_.\\-]+(@[A-Za-z0-9:_.\\-]*)?\.[a-z]+")
+# A leading dash would be an option to systemctl.
+_UNIT = re.compile(r"(?!-)[A-Za-z0-9:_.\\-]+(@[A-Za-z0-9:_.\\-]*)?\.[a-z]+")
 _PRODUCTION_TYPES = (".service", ".socket", ".target", ".timer", ".path")
 ADDRESS_MISSING = "is missing; write the host's name, IP or alias of ~/.ssh/config"
 _FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}")
