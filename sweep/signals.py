@@ -27,6 +27,8 @@ LOOK_S = 0.1
 class InterruptibleClock:
     """A clock whose sleeps end early, with Interrupted, when a signal has asked the sweep to end.
 
+    A signal that is ignored stays ignored: `nohup` outlives the terminal.
+
     `acknowledge` is called from the handler with the signal's name and how many came so far.
     """
 
@@ -39,7 +41,11 @@ class InterruptibleClock:
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> InterruptibleClock:
-        self._before = {number: signal.signal(number, self._handle) for number in SIGNALS}
+        self._before = {
+            number: signal.signal(number, self._handle)
+            for number in SIGNALS
+            if signal.getsignal(number) is not signal.SIG_IGN
+        }
         return self
 
     def __exit__(

@@ -59,6 +59,17 @@ def test_cleaning_up_is_not_disturbed_by_the_first_signal_but_by_the_second() ->
     assert caught.value.exit_code == 130  # the first signal gives the exit status
 
 
+def test_what_nohup_ignores_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with InterruptibleClock(lambda *_: None) as clock:
+            os.kill(os.getpid(), signal.SIGHUP)
+            clock.check()
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_handlers_are_put_back() -> None:
     before = [signal.getsignal(number) for number in SIGNALS]
     with InterruptibleClock(lambda *_: None):

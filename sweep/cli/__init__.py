@@ -44,7 +44,7 @@ Example:
     "--templates", type=click.Path(path_type=Path, exists=True, file_okay=False), default=None,
     help="Unit templates. Default: ./templates, then the packaged ones.",
 )  # fmt: skip
-@click.option("-v", "--verbose", count=True, help="Say more.")
+@click.option("-v", "--verbose", count=True, help="Say which files are used, too.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but results and errors.")
 @click.option("--no-color", is_flag=True, help="No colours; NO_COLOR does the same.")
 @click.version_option(__version__, prog_name="sweep")

@@ -48,6 +48,8 @@ def start(options: Options, prepared: Prepared, runs_dir: Path) -> int:
                 "fingerprint": {},
             }
         )
+        options.detail(f"run directory: {run.path.resolve()}")
+        options.detail(f"unit template: {templates or 'the packaged one'}")
         execution = Execution(options, run, plan, spec, progress_for(options.console()))
         return execution.work(due(plan, ()), resumed=False)
 

@@ -56,6 +56,11 @@ class Options:
         if self.verbosity >= 0:
             click.echo(text, err=True)
 
+    def detail(self, text: str) -> None:
+        """One line to stderr with -v."""
+        if self.verbosity > 0:
+            click.echo(text, err=True)
+
 
 def packaged_example() -> Path | None:
     """inventory.example.yaml of the wheel, or the repository's own in a checkout."""

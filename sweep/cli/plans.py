@@ -59,6 +59,7 @@ def prepare(options: Options, name: str | None, given: Mapping[str, Any]) -> Pre
     from sweep.matrix import build_plan
 
     path = options.inventory_path()
+    options.detail(f"inventory: {path.resolve()}")
     inventory = load_inventory(path)
     changes = changes_from(given)
     plan = build_plan(inventory, name, changes)
