@@ -16,7 +16,7 @@ from tests.systemd.targets import (
     taken,
     wait_for,
 )
-from tests.testhost import Machine, Pool
+from tests.testhost import Machine
 
 
 def launch(systemd: Systemd, target: Target, exec_start: str, **more: str) -> Started:
@@ -144,16 +144,6 @@ class squatter:  # noqa: N801 - reads as what it is in a with statement
         self._target.remove_units(["squatter.service"])
 
 
-def test_another_users_listener_cannot_be_named_by_a_user(target: Target) -> None:
-    if target.spec.scope != "user":
-        pytest.skip("root sees everybody")
-    ssh = target.with_(server_port=22)
-    with taken(ssh) as systemd:
-        with pytest.raises(LaunchError) as caught:
-            launch(systemd, ssh, http_server(22))
-        assert "a process of another user" in caught.value.detail
-
-
 def test_a_unit_that_systemd_does_not_take(root: Target) -> None:
     target = root
     with taken(target) as systemd:
@@ -245,29 +235,3 @@ def test_production_is_stopped_by_the_start_and_whoever_starts_it_again_wins(
         assert target.active("llm.service") == "active"
     finally:
         target.remove_units(["llm.service"])
-
-
-def test_the_last_words_of_a_server_that_journald_has_not_heard_yet(
-    target: Target, request: pytest.FixtureRequest
-) -> None:
-    """journald loses the invocation id of lines that it reads after the unit's end."""
-    if target.release == "demo":
-        pytest.skip("the demo's journal never lags")
-    if target.spec.become == "sudo":
-        pytest.skip("sudo itself waits for journald")
-    pool: Pool = request.getfixturevalue("testhost")
-    machine = pool.shared(target.release)
-    journald = machine.sh("systemctl show --value -p MainPID systemd-journald")
-    with taken(target) as systemd:
-        for number in (1, 2):
-            machine.sh(f"kill -STOP {journald}")
-            try:
-                words = f"/bin/sh -c 'echo last words {number}; exit 2'"
-                systemd.install(rendered(target, words), NO_SECRETS)
-                started = systemd.start()
-                ended(systemd)
-            finally:
-                machine.sh(f"kill -CONT {journald}")
-            journal = systemd.journal(started.invocation_id, ended=True).decode()
-            said = [line for line in journal.splitlines() if line.startswith("last words")]
-            assert said == [f"last words {number}"]
