@@ -56,7 +56,7 @@ rm -f {history}
         if "taken" in answer:
             raise HostTaken(
                 f"{self._site.host.name}: run {self._site.paths.run_id} holds this host no more: "
-                "its dead-man timer or `sweep restore` gave it back to production; "
+                "its dead-man timer, `sweep restore` or a reboot took it away; "
                 "go on with `sweep resume`"
             )
 
@@ -110,13 +110,14 @@ fi
         """The command that makes the timer.
 
         A unit that another one names stays loaded after it ended, with its result and its
-        invocation id; the timer is that other one for the unit under test.
+        invocation id; the timer is that other one for the unit under test. It names it in a way
+        that orders nothing: a renewal must not wait until a unit has stopped.
         """
         site, paths = self._site, self._site.paths
         return (
             f"{site.systemd_run} --unit={paths.timer.removesuffix('.timer')} "
             f"--on-active={site.spec.deadman_s:.3f}s --timer-property=AccuracySec=1s "
-            f"--timer-property=After={quote(paths.unit)} {restore_properties(site)}"
+            f"--timer-property=PropagatesReloadTo={quote(paths.unit)} {restore_properties(site)}"
         )
 
 

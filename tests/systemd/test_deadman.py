@@ -81,6 +81,17 @@ def test_a_poll_renews_the_timer_once_in_a_while(root: Target) -> None:
         assert root.sh(since) != armed
 
 
+def test_a_renewal_does_not_wait_until_a_slow_server_has_stopped(target: Target) -> None:
+    with taken(target, hurried=True) as systemd:
+        unit = rendered(target, "/bin/sleep 600", service="ExecStop=/bin/sleep 4")
+        systemd.install(unit, NO_SECRETS)
+        systemd.start()
+        target.sh(f"{target.systemctl} stop --no-block {unit.name}")
+        systemd.site.clock.sleep(target.spec.deadman_s / 50)
+        assert systemd.poll().deadman == "armed"
+        assert systemd.poll().active == "deactivating"
+
+
 def test_a_timer_that_somebody_stopped_is_armed_again(target: Target) -> None:
     with taken(target, hurried=True) as systemd:
         timer = systemd.site.paths.timer

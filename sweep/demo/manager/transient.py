@@ -16,7 +16,8 @@ _VALUED = ("--unit", "--property", "--description", "--uid", "--gid", "--setenv"
 _SHORT = {"-u": "--unit", "-p": "--property", "-E": "--setenv"}
 # Where a property of the transient service belongs; all others are of [Service].
 _OF_UNIT = ("After", "Before", "Requires", "Wants", "BindsTo", "PartOf", "Conflicts", "Description",
-            "CollectMode", "StartLimitBurst", "StartLimitIntervalSec", "OnFailure")  # fmt: skip
+            "CollectMode", "StartLimitBurst", "StartLimitIntervalSec", "OnFailure",
+            "PropagatesReloadTo")  # fmt: skip
 
 
 @dataclass

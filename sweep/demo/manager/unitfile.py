@@ -10,7 +10,8 @@ from pathlib import Path
 
 from sweep.demo.manager.quoting import commands, specifiers, split
 
-RELATIONS = ("Requires", "Requisite", "Wants", "BindsTo", "PartOf", "Conflicts", "After", "Before")
+RELATIONS = ("Requires", "Requisite", "Wants", "BindsTo", "PartOf", "Conflicts", "After", "Before",
+             "PropagatesReloadTo")  # fmt: skip
 # For each relation, the property that shows it from the other side.
 REVERSE = {
     "Requires": "RequiredBy", "Requisite": "RequisiteOf", "Wants": "WantedBy",
