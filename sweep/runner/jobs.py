@@ -53,7 +53,8 @@ class HostClients:
         # What a process of this run that died has left under this name was never recorded.
         jobs.forget(jobs.job(name))
         try:
-            started = jobs.start(name, job.argv, job.files, user=self._user)
+            progress = job.progress or "stderr"
+            started = jobs.start(name, job.argv, job.files, user=self._user, progress=progress)
         except HostUnreachable:
             raise
         except SweepError:
