@@ -20,7 +20,7 @@ from sweep.host import connect
 from sweep.inventory import HostSpec
 from sweep.plan import Plan, due
 from sweep.plan_document import plan_to_doc
-from sweep.progress import Progress, progress_for
+from sweep.progress import Progress, Stage, progress_for
 from sweep.results import RunDirectory, gave_back, new_run
 from sweep.runner import Sweep, execute
 from sweep.signals import InterruptibleClock
@@ -132,6 +132,8 @@ class Execution:
         return self.end(braked or "finished", 1 if braked or left else 0)
 
     def _execute(self, clock: InterruptibleClock, todo: Todo) -> str | None:
+        self.progress.stage(Stage("connect"))
+        self.run.event("stage", stage="connect")
         with connect(self.plan.host, self.spec, sleep=clock.sleep) as host:
             sweep = Sweep(
                 plan=self.plan,

@@ -100,7 +100,7 @@ def wait_healthy(session: Session, started: Started) -> UnitState:
             raise LaunchError("start_timeout", _timeout_detail(session, started, limit))
         if health.ok and state.listeners:
             return state
-        session.sweep.progress.detail(health.detail)
+        session.sweep.progress.detail(health.detail if health.status else "not answering yet")
         clock.sleep(HEALTH_POLL_S)
 
 
