@@ -9,13 +9,11 @@ from sweep.check.finding import About, Answer, Finding, Identity, said, unreadab
 from sweep.errors import HostRefused
 from sweep.host import Host, Result
 from sweep.inventory import BuiltinBenchmark
-from sweep.systemd.facts import OLDEST_SYSTEMD
+from sweep.systemd.facts import OLDEST_SYSTEMD, TOOLS
 from sweep.systemd.paths import Paths
 
 # The journal's time stamps and --until are read by people; measurements use one clock only.
 CLOCK_TOLERANCE_S = 2.0
-# What scripts of the tool call beyond the shell itself.
-TOOLS = ("systemctl", "systemd-run", "journalctl", "ss", "cmp", "find", "grep", "sed", "ps", "stat")
 
 
 def questions(about: About) -> str:

@@ -106,11 +106,13 @@ class Systemd:
     def restore(self, within_s: float | None = None) -> Restored:
         """Stop ours, start what was recorded, wait until it serves, leave nothing behind.
 
-        Needs no `take` in this process. `within_s` defaults to the server's health time-out.
+        Needs no `take` in this process; after one, a host that was started anew meanwhile gets
+        its production back, too. `within_s` defaults to the server's health time-out.
         Raises HostError naming what did not come back.
         """
         within_s = self._spec.server.health_timeout_s if within_s is None else within_s
-        return self._restorer.restore("the sweep ended", within_s)
+        known = self._held.record if self._held else None
+        return self._restorer.restore("the sweep ended", within_s, known)
 
     def hand_over(self) -> None:
         """Leave stop and restore to a unit on the host, and return at once."""
@@ -133,7 +135,7 @@ class Held:
     def __init__(self, site: Site, hold: Hold, takeover: Takeover) -> None:
         self._site = site
         self._hold = hold
-        self._record = takeover.record
+        self.record = takeover.record
         self._memory = GpuMemory(site)
         self._clearing = Clearing(site, self._memory)
         self._service = Service(site, hold)
@@ -145,12 +147,15 @@ class Held:
         if self._service.is_up():
             self.stop()
         stops = self._service.install(unit, secrets)
-        self._record = extend(self._site, self._record, stops)
+        self.record = extend(self._site, self.record, stops)
         used = gpus.used_by(unit.argv, unit.environment, facts.gpus)
         self._cards = tuple(card.uuid for card in used)
 
     def start(self) -> Started:
-        self._clearing.clear(self._hold, self._record)
+        if self._clearing.before() is None:
+            # Nobody stops production for a port that is not to be had.
+            self._service.require_free_port()
+        self._clearing.clear(self._hold, self.record)
         return self._service.start()
 
     def stop(self) -> float:

@@ -15,11 +15,14 @@ from sweep.systemd.site import quote, text
 
 # The oldest systemd whose options and directives we keep to (Ubuntu 20.04).
 OLDEST_SYSTEMD = 245
+# What scripts of the tool call beyond the shell itself.
+TOOLS = ("systemctl", "systemd-run", "journalctl", "ss", "cmp", "find", "grep", "sed", "ps", "stat")
 
 
 @dataclass(frozen=True)
 class HostFacts:
-    """uid and user are those our scripts run as; clock_offset_s is the host's clock minus ours."""
+    """uid and user are those our scripts run as; clock_offset_s is the host's clock minus ours;
+    missing are programs that our scripts call."""
 
     uid: int
     user: str
@@ -31,6 +34,7 @@ class HostFacts:
     python_version: str | None
     clock_offset_s: float
     lingers: bool
+    missing: tuple[str, ...] = ()
 
 
 def read_facts(host: Host, spec: HostSpec, clock: Clock) -> HostFacts:
@@ -50,6 +54,7 @@ def read_facts(host: Host, spec: HostSpec, clock: Clock) -> HostFacts:
             python_version=text(found.get("python")) or None,
             clock_offset_s=_clock_offset_s(host, clock),
             lingers=text(found.get("linger")) == "yes",
+            missing=tuple(text(found.get("missing")).split()),
         )
     except (KeyError, IndexError, ValueError) as error:
         raise HostError(
@@ -67,6 +72,11 @@ def require_usable(host: Host, spec: HostSpec, facts: HostFacts) -> None:
         )
     if spec.transport == "demo":
         return
+    if facts.missing:
+        raise HostRefused(
+            f"{host.name}: missing there: {', '.join(facts.missing)}; install iproute2 (ss), "
+            "diffutils (cmp), findutils, procps (ps)"
+        )
     if spec.scope == "user" and not facts.lingers:
         raise HostRefused(
             f"{host.name}: {facts.user} does not linger, so its units end with its last login; "
@@ -97,6 +107,7 @@ echo @@systemd; systemctl --version | head -n 1
 echo @@hostname; uname -n
 echo @@kernel; uname -r
 echo @@linger; [ -e "/var/lib/systemd/linger/$(id -un)" ] && echo yes
+echo @@missing; for c in {" ".join(TOOLS)}; do command -v $c >/dev/null 2>&1 || echo $c; done
 echo @@python; {python} -c {version} 2>/dev/null
 echo @@gpus; {gpus.QUERY}
 """

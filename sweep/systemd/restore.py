@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from sweep.errors import HostError
 from sweep.systemd.deadman import restore_properties
 from sweep.systemd.health import Health
-from sweep.systemd.lock import ACTIVE, release
+from sweep.systemd.lock import ACTIVE, holds, release
 from sweep.systemd.production import Record, read_record
 from sweep.systemd.site import Site, blocks, quote, text
+from sweep.systemd.takeover import write_record
 
 _INTERVAL_S, _FIRST_INTERVAL_S = 0.5, 0.1
 # Without a health URL, or one that did not answer before: so often in a row the units are up.
@@ -84,15 +85,20 @@ fi
 """
         return "record" in site.ask("start the restore", script)
 
-    def restore(self, why: str, within_s: float) -> Restored:
+    def restore(self, why: str, within_s: float, known: Record | None = None) -> Restored:
         """Restore, wait until production serves, and leave nothing of ours on the host.
 
+        `known` is what has to serve again where the host has no record any more: it was started
+        anew, and production that no boot starts is still down.
         Raises HostError naming what did not come back within `within_s`; then the record stays,
         so that the restore can be repeated.
         """
         site = self._site
         began = site.clock.monotonic()
         record = read_record(site, site.paths)
+        if record is None and known is not None and self._is_free():
+            write_record(site, known)
+            record = known
         if record is None:
             release(site)
             site.run(self._remove)
@@ -109,6 +115,11 @@ fi
         if not record.owed:
             return Restored((), seconds, "production was down before and stays down")
         return Restored(record.units, seconds, f"{record.names} again up after {seconds:.0f} s")
+
+    def _is_free(self) -> bool:
+        """Is this host no other sweep's by now?"""
+        lock = quote(self._site.paths.lock)
+        return self._site.run(f"[ ! -e {lock} ] || {holds(self._site.paths)}").ok
 
     def _restored_at(self, record: Record) -> str:
         """When the host restored this run; empty when it did not, or what it started has failed."""

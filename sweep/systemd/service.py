@@ -91,6 +91,13 @@ echo @@unit
             result = site.run(script)
         return self._started(site.answer("start our unit", result), started_at)
 
+    def require_free_port(self) -> None:
+        """Raise LaunchError port_in_use naming who has the server's port."""
+        answer = self._site.ask("look at our port", f"echo @@port; {port_script(self._site)}")
+        found = listeners(answer["port"])
+        if found:
+            raise LaunchError("port_in_use", self.port_owner(found))
+
     def _started(self, answer: dict[str, bytes], started_at: datetime) -> Started:
         site = self._site
         self._hold.require(answer)

@@ -228,3 +228,36 @@ def test_production_that_systemd_does_not_run(target: Target) -> None:
     finally:
         target.run(commands.stop)
         target.sh(f"rm -rf {place}")
+
+
+def test_a_host_that_was_started_anew_gets_its_production_back(target: Target) -> None:
+    """A boot empties /run, record and timer included, and starts only what is enabled."""
+    target = target.with_(production=("llm.service",))
+    target.add_units({"llm.service": service("/bin/sleep 600")}, start=["llm.service"])
+    try:
+        with taken(target) as systemd:
+            systemd.install(rendered(target, http_server(target.port)), NO_SECRETS)
+            systemd.start()
+            target.sh(f"{target.systemctl} stop {systemd.site.paths.timer} {target.spec.unit}")
+            target.wipe()
+            assert systemd.restore().units == ("llm.service",)
+            assert target.active("llm.service") == "active"
+    finally:
+        target.remove_units(["llm.service"])
+
+
+def test_what_another_sweep_holds_by_now_is_left_alone(root: Target) -> None:
+    root = root.with_(production=("llm.service",))
+    root.add_units({"llm.service": service("/bin/sleep 600")}, start=["llm.service"])
+    try:
+        first = root.systemd()
+        first.take(me())
+        root.wipe()
+        with taken(root) as second:
+            second.install(rendered(root, http_server(root.port)), NO_SECRETS)
+            second.start()
+            assert first.restore().units == ()
+            assert second.poll().running
+        assert root.active("llm.service") == "active"
+    finally:
+        root.remove_units(["llm.service"])

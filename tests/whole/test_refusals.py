@@ -41,6 +41,8 @@ def test_an_old_server_on_the_port_is_never_measured(gpu_host: MakeHost) -> None
     words = (*SIMULATOR, "--model-path", "simulated/122b", "--port", str(SERVER_PORT))
     text = f"[Service]\nEnvironment=PYTHONPATH=/opt/sweep-sim\nExecStart={' '.join(words)}\n"
     host.machine.install_service("old.service", text)
+    since = "systemctl show -p ActiveEnterTimestampMonotonic sglang.service"
+    before = host.sh(since)
     try:
         result = host.sweep("run", "short")
         assert result.status == 1, result.err
@@ -48,6 +50,7 @@ def test_an_old_server_on_the_port_is_never_measured(gpu_host: MakeHost) -> None
         assert set(frame["failure"]) == {"port_in_use"}
         assert "sweep.demo.simulator" in frame["failure_detail"][0]
         assert host.active("old.service"), "nobody else's process is ever killed"
+        assert host.sh(since) == before, "production was not stopped for nothing"
     finally:
         host.machine.remove_service("old.service")
     assert host.serves()
@@ -101,6 +104,18 @@ def test_a_python_that_cannot_run_the_client_stops_no_production(
     assert said in result.err
     assert host.sh("systemctl show -p ActiveEnterTimestampMonotonic sglang.service") == began
     assert host.leftovers() == []
+
+
+def test_a_host_without_a_tool_of_ours_stops_no_production(gpu_host: MakeHost) -> None:
+    host = gpu_host(**SHORT)
+    host.sh("mv /usr/bin/ss /usr/bin/ss.away")
+    try:
+        result = host.sweep("run", "short")
+    finally:
+        host.sh("mv /usr/bin/ss.away /usr/bin/ss")
+    assert result.status == 5, result.err
+    assert "missing there: ss" in result.err
+    assert host.serves()
 
 
 def test_a_host_that_forwards_no_ports(gpu_host: MakeHost) -> None:
