@@ -63,6 +63,8 @@ CAUSES: tuple[Sign, ...] = (
     _sign("model_not_found", b"is not a local folder and is not a valid model identifier"),
     _sign("model_not_found", b"Incorrect path_or_model_id"),
     _sign("model_not_found", b"HFValidationError: "),
+    # a path that does not exist is taken for a repository's name (0.5.23, transformers 5)
+    _sign("model_not_found", b"Repo id must ", rb"Error: Repo id must (?:be|use) "),
     _sign("model_not_found", b"RepositoryNotFoundError: "),
     _sign("model_not_found", b"GatedRepoError: "),
     _sign("model_not_found", b"LocalEntryNotFoundError: "),
