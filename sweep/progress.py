@@ -5,8 +5,10 @@ Everything goes to stderr. A terminal that went away never ends a sweep.
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
@@ -18,6 +20,10 @@ from rich.text import Text
 from sweep.plan import Due, Launch, Plan, Point
 from sweep.results.status import duration
 from sweep.rows import Row
+
+# A signal is acknowledged within the second, so look often; and wait at the end, but not for ever.
+LOOK_S = 0.05
+PATIENCE_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -168,6 +174,48 @@ class LiveProgress:
         self._live.stop()
 
 
+class BackgroundProgress:
+    """Another progress, told from a thread of its own.
+
+    A terminal that was stopped (Ctrl-S), or a pipe nobody reads, blocks whoever writes to it: that
+    must not be the sweep. There is no lock, so that a signal handler may tell it something.
+    """
+
+    def __init__(self, inner: Progress) -> None:
+        self._inner = inner
+        self._told: deque[Callable[[], None]] = deque()
+        self._over = False
+        self._thread = threading.Thread(target=self._show, daemon=True)
+
+    def _show(self) -> None:
+        while self._told or not self._over:
+            while self._told:
+                self._told.popleft()()
+            time.sleep(LOOK_S)
+
+    def begin(self, plan: Plan, due: Mapping[str, Sequence[Due]]) -> None:
+        self._told.append(lambda: self._inner.begin(plan, due))
+        self._thread.start()
+
+    def stage(self, stage: Stage) -> None:
+        self._told.append(lambda: self._inner.stage(stage))
+
+    def detail(self, text: str) -> None:
+        self._told.append(lambda: self._inner.detail(text))
+
+    def row(self, row: Row) -> None:
+        self._told.append(lambda: self._inner.row(row))
+
+    def note(self, text: str) -> None:
+        self._told.append(lambda: self._inner.note(text))
+
+    def end(self) -> None:
+        """Show what is left to show, as far as anybody can be shown it."""
+        self._told.append(self._inner.end)
+        self._over = True
+        self._thread.join(PATIENCE_S)
+
+
 def say(console: Console, text: str) -> None:
     """Print one line; a terminal or pipe that is gone is no reason to end a sweep."""
     try:
@@ -178,4 +226,5 @@ def say(console: Console, text: str) -> None:
 
 def progress_for(console: Console) -> Progress:
     """Live on a terminal, plain lines otherwise."""
-    return LiveProgress(console) if console.is_terminal else PlainProgress(console)
+    shown = LiveProgress(console) if console.is_terminal else PlainProgress(console)
+    return BackgroundProgress(shown)

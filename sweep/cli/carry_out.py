@@ -25,7 +25,7 @@ from sweep.results import RunDirectory, gave_back, new_run
 from sweep.runner import Sweep, execute
 from sweep.signals import InterruptibleClock
 from sweep.systemd import Systemd, runs_on
-from sweep.unit import own_templates, secret_files
+from sweep.unit import Templates, own_templates, secret_files
 
 
 def start(options: Options, prepared: Prepared, runs_dir: Path) -> int:
@@ -42,6 +42,7 @@ def start(options: Options, prepared: Prepared, runs_dir: Path) -> int:
                 "sweep_version": __version__,
                 "inventory": str(prepared.inventory.resolve()),
                 "templates": None if templates is None else str(templates.resolve()),
+                "template_sha256": Templates(options.templates).sha256(),
                 "changes": changes_to_doc(prepared.changes),
                 "host": spec.model_dump(mode="json", exclude_defaults=True),
                 "plan": plan_to_doc(plan),

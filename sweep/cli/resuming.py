@@ -17,6 +17,7 @@ from sweep.matrix import Changes, build_plan
 from sweep.plan import Due, Launch, Plan, Point, numbered_like
 from sweep.plan_document import plan_from_doc, plan_to_doc
 from sweep.results import RunDirectory, open_run
+from sweep.unit import Templates
 
 Todo = dict[str, list[Due]]
 
@@ -31,12 +32,16 @@ class Resumed:
     """A run to go on with. `changed`: what plan.json says of it is not what it says there now.
 
     `inventory` is the file it is made from, `templates` the user's own unit template, if any.
+    `kept` is the plan that later resumes go on with: what --only and --trials ask for together
+    is asked for once.
     """
 
     run: RunDirectory
     inventory: Path
     templates: Path | None
     plan: Plan
+    kept: Plan
+    template_sha256: str
     spec: HostSpec
     changed: bool
     wanted: Callable[[Todo], Todo]
@@ -46,7 +51,8 @@ class Resumed:
         return {
             "inventory": str(self.inventory),
             "templates": None if self.templates is None else str(self.templates),
-            "plan": plan_to_doc(self.plan),
+            "template_sha256": self.template_sha256,
+            "plan": plan_to_doc(self.kept),
             "host": self.spec.model_dump(mode="json", exclude_defaults=True),
         }
 
@@ -62,9 +68,12 @@ def read_run(
     document = run.plan()
     saved = plan_from_doc(document.get("plan", {}))
     inventory = options.inventory or Path(str(document.get("inventory")))
-    templates = options.templates or document.get("templates")
+    templates = _templates(options, document)
+    template = Templates(templates).sha256()
     plan, spec = _current(options, inventory, document, saved)
     differences = plan_differences((saved, _saved_host(document)), (plan, spec))
+    if document.get("template_sha256") not in (None, template):
+        differences.append("the unit template")
     if differences and not given["accept_changes"]:
         raise RunDirectoryError(
             f"{run.id}: the inventory has changed since this run began: {'; '.join(differences)}; "
@@ -72,19 +81,26 @@ def read_run(
             "run"
         )
     plan = numbered_like(plan, saved, (str(row["launch"]) for row in run.rows()))
-    if given["trials"]:
-        plan = replace(plan, trials=given["trials"])
+    now = replace(plan, trials=given["trials"]) if given["trials"] else plan
     resumed = Resumed(
-        run,
-        inventory.resolve(),
-        Path(templates).resolve() if templates else None,
-        plan,
-        spec,
+        run=run,
+        inventory=inventory.resolve(),
+        templates=templates.resolve() if templates else None,
+        plan=now,
+        kept=plan if given["only"] else now,
+        template_sha256=template,
+        spec=spec,
         changed=False,
-        wanted=wanted(plan, given["only"]),
+        wanted=wanted(now, given["only"]),
     )
     changed = any(document.get(key) != value for key, value in resumed.document().items())
     return replace(resumed, changed=changed)
+
+
+def _templates(options: Options, document: Mapping[str, Any]) -> Path | None:
+    """Where the run's own unit template lies; None: it uses the packaged one."""
+    saved = document.get("templates")
+    return options.templates or (Path(str(saved)) if saved else None)
 
 
 def _current(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
@@ -40,6 +41,10 @@ class Templates:
             if (place / name).is_file():
                 return place / name
         raise InventoryError(f"no template {name} in {', '.join(map(str, self._places))}")
+
+    def sha256(self) -> str:
+        """Of the template's own text: a run does not mix units of two templates."""
+        return hashlib.sha256(self.path().read_bytes()).hexdigest()
 
     def fill(self, values: Mapping[str, object], name: str = TEMPLATE) -> str:
         """The template's text with `values`. Raises InventoryError with the template's line."""

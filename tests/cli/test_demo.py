@@ -64,6 +64,8 @@ def test_more_trials_of_some_points(place: Path) -> None:
     assert len(again) == 2
     assert set(again["speculative_num_steps"]) == {2}
     assert set(again["concurrency"]) == {1}
+    # Asked for once: the run itself still wants one trial of each point.
+    assert "nothing left to do" in sweep("resume", cwd=place).stderr
 
 
 def test_killed_in_the_middle_then_resumed(place: Path) -> None:
@@ -130,3 +132,25 @@ def test_failing_points_are_exit_1_with_their_kinds_and_the_way_on(place: Path) 
     }  # fmt: skip
     assert set(frame["status"].drop([(2, 1), (2, 4), (3, 4)])) == {"ok"}
     assert "go on with: sweep resume demo-" in shown.stderr
+
+
+def test_a_terminal_nobody_reads_does_not_stop_the_sweep(place: Path) -> None:
+    reader, terminal = os.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sweep", *SHORT, "--no-baseline"], cwd=place, stderr=terminal,
+        stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    try:
+        until = time.monotonic() + 90
+        while time.monotonic() < until and not ended_in(place):
+            time.sleep(0.1)
+        assert ended_in(place), "blocked by the terminal"
+        assert set(rows(place)["status"]) == {"ok"}
+    finally:
+        os.close(reader)
+        os.close(terminal)
+        process.wait(timeout=60)
+
+
+def ended_in(place: Path) -> bool:
+    return any('"event":"end"' in path.read_text() for path in place.glob("runs/*/events.jsonl"))
