@@ -53,6 +53,11 @@ class Launch:
     config: ServerConfig
     points: tuple[Point, ...]
 
+    @property
+    def label(self) -> str:
+        """What is particular about it: its steps, and what else the sweep varies."""
+        return f"steps={self.config.steps}{swept_text(self.config.swept)}"
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -76,6 +81,11 @@ class Due:
     point: Point
     trial: int
     attempt: int
+
+
+def swept_text(swept: Iterable[tuple[str, object]]) -> str:
+    """Swept flags behind a blank each, as a person reads them; empty where there are none."""
+    return "".join(f" {flag}={value}" for flag, value in swept)
 
 
 def point_id(identity: Mapping[str, object]) -> str:

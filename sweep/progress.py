@@ -5,6 +5,7 @@ Everything goes to stderr. A terminal that went away never ends a sweep.
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections import deque
@@ -17,7 +18,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from sweep.plan import Due, Launch, Plan, Point
+from sweep.plan import Due, Launch, Plan, Point, swept_text
 from sweep.results.status import duration
 from sweep.rows import Row
 
@@ -49,7 +50,9 @@ class Progress(Protocol):
 
 def row_line(row: Row) -> str:
     """One result in one line: steps, concurrency, then the figures or why it failed."""
-    head = f"steps={row['speculative_num_steps']} C={row['concurrency']}"
+    swept = swept_text(json.loads(str(row["config"] or "{}")).items())
+    trial = f" trial {row['trial']}" if row["trial"] not in (None, 1) else ""
+    head = f"steps={row['speculative_num_steps']}{swept} C={row['concurrency']}{trial}"
     if not row.ok:
         return f"{head} failed: {row['failure']}: {row['failure_detail']}"
     parts = [f"{float(row['agg_tok_s'] or 0):.1f} tok/s"]
@@ -91,7 +94,7 @@ class Pace:
 def stage_text(stage: Stage, pace: Pace) -> str:
     parts = []
     if stage.launch is not None:
-        parts.append(f"{pace.launch_number(stage.launch)} (steps={stage.launch.config.steps})")
+        parts.append(f"{pace.launch_number(stage.launch)} ({stage.launch.label})")
     if stage.point is not None:
         parts.append(f"C={stage.point.concurrency}")
     if stage.trial is not None and stage.trial > 1:

@@ -11,7 +11,7 @@ import click
 
 from sweep import __version__
 from sweep.cli.options import Options
-from sweep.cli.plans import Prepared, render_units
+from sweep.cli.plans import Prepared, read_secrets, render_units
 from sweep.cli.resuming import Todo, changes_to_doc, everything, read_run
 from sweep.cli.summary import print_closing
 from sweep.clock import SystemClock
@@ -25,7 +25,7 @@ from sweep.results import RunDirectory, gave_back, new_run
 from sweep.runner import Sweep, execute
 from sweep.signals import InterruptibleClock
 from sweep.systemd import Systemd, runs_on
-from sweep.unit import Templates, own_templates, secret_files
+from sweep.unit import Templates, own_templates
 
 
 def start(options: Options, prepared: Prepared, runs_dir: Path) -> int:
@@ -34,7 +34,7 @@ def start(options: Options, prepared: Prepared, runs_dir: Path) -> int:
     # Whatever can be refused is refused before there is a directory, let alone a connection.
     render_units(plan, spec, "check", options.templates)
     templates = own_templates(options.templates)
-    secret_files(spec.server)
+    read_secrets(prepared)
     run = new_run(runs_dir, plan.sweep)
     with run.lock():
         run.write_plan(
@@ -49,7 +49,7 @@ def start(options: Options, prepared: Prepared, runs_dir: Path) -> int:
                 "fingerprint": {},
             }
         )
-        options.detail(f"run directory: {run.path.resolve()}")
+        options.say(f"run {run.id}: {run.path}")
         options.detail(f"unit template: {templates or 'the packaged one'}")
         execution = Execution(options, run, plan, spec, progress_for(options.console()))
         return execution.work(due(plan, ()), resumed=False)

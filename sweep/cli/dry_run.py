@@ -17,17 +17,11 @@ def plan_lines(plan: Plan, units: Mapping[str, RenderedUnit]) -> Iterator[str]:
     total = len(plan.launches)
     for number, launch in enumerate(plan.launches, 1):
         unit = units[launch.id]
-        yield f"### launch {number}/{total}: {launch.id}  {launch_text(launch)}"
+        yield f"### launch {number}/{total}: {launch.id}  {launch.label}"
         yield f"### points: {points_text(plan, launch)}"
         yield f"### {unit.name}  sha256 {unit.sha256[:12]}"
         yield from unit.text.rstrip("\n").split("\n")
         yield ""
-
-
-def launch_text(launch: Launch) -> str:
-    """What is particular about a launch: its steps, and what else the sweep varies."""
-    swept = "".join(f" {flag}={value}" for flag, value in launch.config.swept)
-    return f"steps={launch.config.steps}{swept}"
 
 
 def points_text(plan: Plan, launch: Launch) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from sweep.cli.options import Options, pass_options
-from sweep.cli.plans import plan_options, prepare, render_units
+from sweep.cli.plans import plan_options, prepare, read_secrets, render_units
 from sweep.errors import HostRefused, RunDirectoryError, UsageError
 
 # Stands for the run id wherever no run exists yet: in a rendered unit, in a dry run.
@@ -22,8 +22,9 @@ runs_dir_option = click.option(
 
 
 @click.command(
+    short_help="Print or write every rendered unit.",
     epilog="\b\nExample:\n  sweep render overnight --steps 3 | less\n"
-    "  sweep render overnight -o units/\n  sweep render overnight --steps 3 --diff"
+    "  sweep render overnight -o units/\n  sweep render overnight --steps 3 --diff",
 )
 @click.argument("name", required=False)
 @plan_options
@@ -54,9 +55,14 @@ def render(
         for line in plan_lines(prepared.plan, units):
             click.echo(line)
         return
-    for launch in prepared.plan.launches:
-        path = output / f"{launch.id}-steps{launch.config.steps}.service"
-        _write(path, units[launch.id].text)
+    files = {
+        output / f"{launch.id}-steps{launch.config.steps}.service": units[launch.id].text
+        for launch in prepared.plan.launches
+    }
+    if stale := sorted(set(output.glob("l-*.service")) - set(files)):
+        raise UsageError(f"-o: {stale[0]} is of another rendering; name an empty directory")
+    for path, text in files.items():
+        _write(path, text)
         click.echo(path)
 
 
@@ -91,29 +97,33 @@ def _print_diffs(prepared: Any, units: Any, against: str) -> None:
         )
 
 
-@click.command(epilog="\b\nExample:\n  sweep status\n  sweep status overnight-20261129-221400")
+@click.command(
+    short_help="What is done, running, failed.",
+    epilog="\b\nExample:\n  sweep status\n  sweep status overnight-20261129-221400",
+)
 @click.argument("run", required=False)
 @runs_dir_option
 def status(run: str | None, runs_dir: Path) -> None:
     """What is done, running, failed, and how long it will take; from the run's directory alone."""
-    from sweep.results import open_run, read_status
+    from sweep.results import current_run, read_status
 
-    for line in read_status(open_run(runs_dir, run)).lines():
+    for line in read_status(current_run(runs_dir, run)).lines():
         click.echo(line)
 
 
 @click.command(
+    short_help="The journal of one launch.",
     epilog="\b\nExample:\n  sweep logs                      the latest launch of the latest run\n"
-    "  sweep logs overnight-20261129-221400 l-03"
+    "  sweep logs overnight-20261129-221400 l-03",
 )
 @click.argument("run", required=False)
 @click.argument("launch", required=False)
 @runs_dir_option
 def logs(run: str | None, launch: str | None, runs_dir: Path) -> None:
     """The journal of one launch, as it was saved (without secrets)."""
-    from sweep.results import open_run
+    from sweep.results import current_run
 
-    found = open_run(runs_dir, run)
+    found = current_run(runs_dir, run)
     saved = found.journals()
     if not saved:
         raise RunDirectoryError(f"{found.id}: no journal saved yet; one is when a launch ends")
@@ -124,7 +134,10 @@ def logs(run: str | None, launch: str | None, runs_dir: Path) -> None:
     click.echo(found.journal(launch or saved[-1]), nl=False)
 
 
-@click.command(epilog="\b\nExample:\n  sweep check overnight")
+@click.command(
+    short_help="What could spoil the night; reads only.",
+    epilog="\b\nExample:\n  sweep check overnight",
+)
 @click.argument("name", required=False)
 @plan_options
 @pass_options
@@ -135,6 +148,7 @@ def check(options: Options, /, name: str | None, **given: Any) -> int:
     from sweep.host import connect
 
     prepared = prepare(options, name, given)
+    read_secrets(prepared)
     with connect(prepared.plan.host, prepared.spec) as host:
         findings = check_host(host, host.spec, prepared.plan, SystemClock())
     for finding in findings:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from sweep.cli.options import Options
-from sweep.errors import UsageError
+from sweep.errors import InventoryError, UsageError
 from sweep.limits import MOST_TRIALS
 
 if TYPE_CHECKING:
@@ -64,6 +64,17 @@ def prepare(options: Options, name: str | None, given: Mapping[str, Any]) -> Pre
     changes = changes_from(given)
     plan = build_plan(inventory, name, changes)
     return Prepared(path, plan, inventory.hosts[plan.host], changes)
+
+
+def read_secrets(prepared: Prepared) -> None:
+    """Raise InventoryError, with file and host, when a secret cannot be read on this machine."""
+    from sweep.unit import secret_files
+
+    try:
+        secret_files(prepared.spec.server)
+    except InventoryError as error:
+        where = f"{prepared.inventory}: hosts.{prepared.plan.host}"
+        raise InventoryError(f"{where}.{error}") from error
 
 
 def changes_from(given: Mapping[str, Any]) -> Changes:

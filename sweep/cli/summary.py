@@ -23,7 +23,8 @@ def result_table(plan: Plan, rows: Sequence[Row]) -> Table:
     """Aggregate tok/s, one line per launch, one column per concurrency; failures by their kind."""
     last = latest(rows)
     concurrencies = list(dict.fromkeys(point.concurrency for _, point in plan.points()))
-    table = Table(title="aggregate tok/s", title_justify="left")
+    mean = f", mean of {plan.trials} trials" if plan.trials > 1 else ""
+    table = Table(title=f"aggregate tok/s{mean}", title_justify="left")
     for name in ("steps", "running", "KV tokens", "acceptance"):
         table.add_column(name, justify="right")
     for concurrency in concurrencies:
@@ -31,10 +32,9 @@ def result_table(plan: Plan, rows: Sequence[Row]) -> Table:
     for launch in plan.launches:
         found = {p.concurrency: [last.get((p.id, t)) for t in range(1, plan.trials + 1)]
                  for p in launch.points}  # fmt: skip
-        known = [row for cells in found.values() for row in cells if row and row.ok]
-        label = str(launch.config.steps) + "".join(f" {f}={v}" for f, v in launch.config.swept)
+        known = [row for cells in found.values() for row in cells if row]
         table.add_row(
-            label,
+            launch.label.removeprefix("steps="),
             _any(known, "max_running_requests"),
             _any(known, "max_total_num_tokens"),
             _mean(known, "accept_length", "{:.2f}"),

@@ -22,8 +22,9 @@ STOP_WAIT_S = 600.0
 
 
 @click.command(
+    short_help="Launch a sweep.",
     epilog="\b\nExample:\n  sweep run overnight --dry-run\n  sweep run overnight\n"
-    "  sweep run overnight --steps 1..5 --concurrency 1,16 --trials 3"
+    "  sweep run overnight --steps 1..5 --concurrency 1,16 --trials 3",
 )
 @click.argument("name", required=False)
 @plan_options
@@ -88,8 +89,9 @@ def ask_first(prepared: Prepared, runs_dir: Path) -> None:
 
 
 @click.command(
+    short_help="Go on with an interrupted run.",
     epilog="\b\nExample:\n  sweep resume\n  sweep resume overnight-20261129-221400 --skip-failed\n"
-    "  sweep resume --only steps=4,5 --trials 3"
+    "  sweep resume --only steps=4,5 --trials 3",
 )
 @click.argument("run", required=False)
 @click.option("--skip-failed", is_flag=True, help="Leave trials that failed alone.")
@@ -108,14 +110,16 @@ def resume(options: Options, /, run: str | None, runs_dir: Path, **given: Any) -
     return go_on(options, runs_dir, run, given)
 
 
-@click.command(epilog="\b\nExample:\n  sweep stop")
+@click.command(
+    short_help="End a running sweep in the orderly way.", epilog="\b\nExample:\n  sweep stop"
+)
 @click.argument("run", required=False)
 @runs_dir_option
 def stop(run: str | None, runs_dir: Path) -> None:
     """End a running sweep in the orderly way, as Ctrl-C does, and wait until it has ended."""
-    from sweep.results import open_run
+    from sweep.results import current_run
 
-    found = open_run(runs_dir, run)
+    found = current_run(runs_dir, run)
     state = found.lock_state()
     if not state.held or state.owner is None:
         raise RunDirectoryError(f"{found.id} is not running")
@@ -132,7 +136,9 @@ def stop(run: str | None, runs_dir: Path) -> None:
     click.echo(f"{found.id} has ended", err=True)
 
 
-@click.command(epilog="\b\nExample:\n  sweep restore blackwell")
+@click.command(
+    short_help="Put back what a host ran before.", epilog="\b\nExample:\n  sweep restore blackwell"
+)
 @click.argument("host", required=False)
 @pass_options
 def restore(options: Options, host: str | None) -> None:

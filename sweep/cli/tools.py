@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from sweep.inventory import HostSpec
 
 
-@click.command(epilog="\b\nExample:\n  sweep bench http://127.0.0.1:30000 1 4 16 32 64")
+@click.command(
+    short_help="Benchmark a server that is already up.",
+    epilog="\b\nExample:\n  sweep bench http://127.0.0.1:30000 1 4 16 32 64",
+)
 @click.argument("url")
 @click.argument(
     "concurrencies",
@@ -45,7 +48,10 @@ def bench(
     return bench_url(url, concurrencies, emit=click.echo, max_tokens=max_tokens, api_key=key)
 
 
-@click.command(epilog="\b\nExample:\n  journalctl -u sglang -o cat | sweep scrape -")
+@click.command(
+    short_help="What a saved journal says, as JSON.",
+    epilog="\b\nExample:\n  journalctl -u sglang -o cat | sweep scrape -",
+)
 @click.argument("file", metavar="FILE|-")
 def scrape(file: str) -> None:
     """What the scraper reads from a saved journal, as JSON."""
@@ -60,7 +66,8 @@ def scrape(file: str) -> None:
 
 
 @click.command(
-    epilog="\b\nExample:\n  sweep init\n  sweep init --from root@gpu1.example.net sglang.service"
+    short_help="Write an inventory.yaml.",
+    epilog="\b\nExample:\n  sweep init\n  sweep init --from root@gpu1.example.net sglang.service",
 )
 @click.option(
     "--from", "source", nargs=2, metavar="HOST UNIT",

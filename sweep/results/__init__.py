@@ -5,7 +5,7 @@ bench/*.json is the source of every row, results.csv its table, events.jsonl wha
 
 from __future__ import annotations
 
-from sweep.results.directory import RunDirectory, new_run, open_run, run_ids
+from sweep.results.directory import RunDirectory, current_run, new_run, open_run, run_ids
 from sweep.results.events import Event
 from sweep.results.lock import LockOwner, LockState
 from sweep.results.status import LaunchStatus, Status, gave_back, read_status
@@ -17,6 +17,7 @@ __all__ = [
     "LockState",
     "RunDirectory",
     "Status",
+    "current_run",
     "gave_back",
     "new_run",
     "open_run",

@@ -263,6 +263,15 @@ def open_run(runs_dir: Path, run: str | Path | None = None, now: Now = utc_now) 
     return found
 
 
+def current_run(runs_dir: Path, run: str | Path | None = None) -> RunDirectory:
+    """As `open_run`, but without a name the run that is being worked on, if there is one."""
+    if run is None:
+        for known in reversed(run_ids(runs_dir)):
+            if RunDirectory(runs_dir / known).lock_state().held:
+                return open_run(runs_dir, known)
+    return open_run(runs_dir, run)
+
+
 def run_ids(runs_dir: Path) -> list[str]:
     """The ids of the runs in a directory, oldest first, by the time in their names."""
     if not runs_dir.is_dir():

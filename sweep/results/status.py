@@ -23,7 +23,7 @@ class LaunchStatus:
     """One launch: how many trials it has, and how their latest attempts went."""
 
     id: str
-    steps: int
+    label: str
     trials: int
     ok: int
     failed: int
@@ -107,7 +107,15 @@ class Status:
             said.append(f"why: {self.why}")
         if self.last:
             said.append(f"last: {_row_text(self.last)}")
-        return [*said, *(_launch_line(launch) for launch in self.launches)]
+        said += [_launch_line(launch) for launch in self.launches]
+        if self.state == "interrupted":
+            said.append(
+                f"production on {self.host}: its own timer restores it if nothing is heard of the "
+                f"sweep; at once: sweep restore {self.host}"
+            )
+        if self.state in ("interrupted", "ended") and self.ok < self.trials:
+            said.append(f"go on with: sweep resume {self.run_id}")
+        return said
 
 
 def duration(seconds: float) -> str:
@@ -128,7 +136,7 @@ def _row_text(row: Row) -> str:
 
 
 def _launch_line(launch: LaunchStatus) -> str:
-    line = f"{launch.id}  steps={launch.steps}  {launch.ok}/{launch.trials} ok"
+    line = f"{launch.id}  {launch.label}  {launch.ok}/{launch.trials} ok"
     return line + (f", {launch.failed} failed" if launch.failed else "")
 
 
@@ -176,7 +184,7 @@ def _launch_statuses(plan: Plan, rows: Iterable[Row]) -> Iterable[LaunchStatus]:
         ]
         ok = sum(row.ok for row in found)
         trials = len(launch.points) * plan.trials
-        yield LaunchStatus(launch.id, launch.config.steps, trials, ok, len(found) - ok)
+        yield LaunchStatus(launch.id, launch.label, trials, ok, len(found) - ok)
 
 
 def _session(events: Sequence[Event]) -> Sequence[Event]:

@@ -63,7 +63,7 @@ def _append(
             **_of_plan(session, trial),
             **(_of_server(trial.ready) if trial.ready else {}),
             **values,
-            "flags": flags_text(measurement.flags | _flags(trial)),
+            "flags": flags_text(measurement.flags | _flags(session, trial)),
             "started_at": utc(trial.began),
             "finished_at": utc(sweep.clock.now()),
         }
@@ -108,9 +108,10 @@ def _of_server(ready: Ready) -> dict[str, Cell]:
     }
 
 
-def _flags(trial: Trial) -> set[str]:
+def _flags(session: Session, trial: Trial) -> set[str]:
     found: set[str] = set()
-    if str(trial.launch.config.flag("model-path")).startswith(SIMULATED):
+    demo = session.sweep.spec.transport == "demo"
+    if demo or str(trial.launch.config.flag("model-path")).startswith(SIMULATED):
         found.add("simulated")
     if trial.ready is None:
         return found

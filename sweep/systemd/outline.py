@@ -10,23 +10,24 @@ from sweep.inventory import HostSpec, ProductionCommands
 def outline(spec: HostSpec, run_id: str) -> Iterator[str]:
     """The commands of a run: once at the start, for each launch, for each trial, at the end.
 
-    `$RUNTIME` stands for /run, or /run/user/UID in user scope. What is sent is a few scripts made
-    of these, with their waits and guards.
+    UID is the number of the user who acts there. What is sent is a few scripts made of these, with
+    their waits and guards.
     """
     user = " --user" if spec.scope == "user" else ""
     systemctl, unit = f"systemctl{user}", spec.unit
     scope = "user" if user else "system"
-    state, work = f"$RUNTIME/sweep/{run_id}", f"/var/tmp/sweep-UID/{run_id}"  # noqa: S108
+    runtime = "/run/user/UID" if user else "/run"
+    state, work = f"{runtime}/sweep/{run_id}", f"/var/tmp/sweep-UID/{run_id}"  # noqa: S108
     timer = f"sweep-restore-{run_id}"
     yield "once, at the start"
-    yield "  lock $RUNTIME/sweep/lock; write what production is to " + f"{state}/record.json"
+    yield f"  lock {runtime}/sweep/lock; write what production is to {state}/record.json"
     yield (
         f"  systemd-run{user} --unit={timer} --on-active={spec.deadman_s:g}s "
         f"/bin/sh {state}/restore.sh   (renewed while the sweep lives)"
     )
     yield from (f"  {command}" for command in _stop_production(spec, systemctl))
     yield "each launch"
-    yield f"  write $RUNTIME/systemd/{scope}/{unit} (above); {systemctl} daemon-reload"
+    yield f"  write {runtime}/systemd/{scope}/{unit} (above); {systemctl} daemon-reload"
     yield f"  {systemctl} reset-failed {unit}; {systemctl} start {unit}"
     yield f"  journalctl{user} -o cat --all _SYSTEMD_INVOCATION_ID=... ; GET /health, /server_info"
     yield "each trial"
@@ -36,7 +37,7 @@ def outline(spec: HostSpec, run_id: str) -> Iterator[str]:
     yield "at the end, in any case"
     yield f"  systemd-run{user} --unit={timer} /bin/sh {state}/restore.sh"
     yield from (f"  {command}" for command in _start_production(spec, systemctl))
-    yield f"  rm -r {state} {work}; rm $RUNTIME/sweep/lock $RUNTIME/systemd/{scope}/{unit}"
+    yield f"  rm -r {state} {work}; rm {runtime}/sweep/lock {runtime}/systemd/{scope}/{unit}"
 
 
 def _stop_production(spec: HostSpec, systemctl: str) -> Iterator[str]:

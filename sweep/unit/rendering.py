@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from sweep.errors import InventoryError
 from sweep.inventory import FlagValue, HostSpec, Scalar, ServerSpec
-from sweep.plan import ServerConfig
+from sweep.plan import ServerConfig, swept_text
 from sweep.sglang.flags import is_speculative
 from sweep.unit.directives import Directive, user_directives
 from sweep.unit.quoting import environment_assignment, exec_word, executable, rest_of_line
@@ -205,5 +205,5 @@ def _strings(value: object) -> list[str]:
 
 
 def _description(run_id: str, launch_id: str, config: ServerConfig) -> str:
-    text = f"sweep {run_id} {launch_id}: speculative-num-steps={config.steps}"
+    text = f"sweep {run_id} {launch_id}: speculative-num-steps={config.steps}{swept_text(config.swept)}"
     return rest_of_line(text, "sweep")
