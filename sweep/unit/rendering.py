@@ -205,5 +205,5 @@ def _strings(value: object) -> list[str]:
 
 
 def _description(run_id: str, launch_id: str, config: ServerConfig) -> str:
-    text = f"sweep {run_id} {launch_id}: speculative-num-steps={config.steps}{swept_text(config.swept)}"
-    return rest_of_line(text, "sweep")
+    what = f"speculative-num-steps={config.steps}{swept_text(config.swept)}"
+    return rest_of_line(f"sweep {run_id} {launch_id}: {what}", "sweep")

@@ -10,6 +10,8 @@ import click
 import pytest
 
 from sweep.cli import cli
+from sweep.inventory_file import load_inventory
+from sweep.matrix import Changes, build_plan
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -62,3 +64,11 @@ def test_every_option_says_what_it_does(name: str) -> None:
     for parameter in cli.commands[name].params:
         if isinstance(parameter, click.Option) and not isinstance(parameter.type, click.Choice):
             assert parameter.help, f"sweep {name} {parameter.opts[0]}"
+
+
+def test_the_inventory_of_the_readme_can_be_used(tmp_path: Path) -> None:
+    block = README.read_text().partition("```yaml\n")[2].partition("```")[0]
+    path = tmp_path / "inventory.yaml"
+    path.write_text(block)
+    plan = build_plan(load_inventory(path), "overnight", Changes())
+    assert len(plan.launches) == 22  # baseline and ten steps values, two attention backends each
