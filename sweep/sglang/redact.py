@@ -36,7 +36,9 @@ _PATTERNS: tuple[tuple[re.Pattern[bytes], bytes], ...] = tuple(
         (rf"(?i)({_NAME}=){_PLAIN}", r"\1"),
         (r"(?i)(\bbearer )(?!\[redacted\])[\w.~+/=-]{4,}", r"\1"),
         (r"(://[^\s:/@]{1,100}:)(?!\[redacted\])[^\s/@]{1,200}(?=@)", r"\1"),
-        (r"\b(?:hf_|sk-|nvapi-|ghp_|gho_|github_pat_|xox[bp]-)[A-Za-z0-9_-]{16,}", ""),
+        # no underscore after hf_: hf_chat_template_name is an argument of SGLang
+        (r"\b(?:hf_|ghp_|gho_)[A-Za-z0-9]{16,}", ""),
+        (r"\b(?:sk-|nvapi-|github_pat_|xox[bp]-)[A-Za-z0-9_-]{16,}", ""),
         (r"\bAKIA[A-Z0-9]{16}\b", ""),
     )
 )

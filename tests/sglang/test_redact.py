@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sweep.sglang.flags import flags
 from sweep.sglang.journal import scrape
 from sweep.sglang.redact import MASK, redact, redact_text
 from tests.sglang.forms import ARGS, FORMS, LINES
@@ -29,6 +30,8 @@ TOKEN = "hf_" + "aB3dE5gH7" * 3
         ("Authorization: Bearer abc.def", f"Authorization: Bearer {MASK}"),
         ("https://user:pass@host/x", f"https://user:{MASK}@host/x"),
         (f"downloading with {TOKEN}!", f"downloading with {MASK}!"),
+        *((f"with {start}{TOKEN[3:]}!", f"with {MASK}!") for start in ("ghp_", "gho_", "sk-")),
+        (f"with github_pat_{TOKEN[3:]}_{TOKEN[3:]}!", f"with {MASK}!"),
     ],
 )
 def test_what_looks_like_a_secret(text: str, kept: str) -> None:
@@ -49,6 +52,15 @@ def test_what_looks_like_a_secret(text: str, kept: str) -> None:
 )
 def test_what_is_none(text: str) -> None:
     assert redact_text(text.encode()).decode() == text
+
+
+def test_no_argument_of_sglang_is_a_secret() -> None:
+    """The `server_args=` line names them all."""
+    names = {name for flag in flags().values() for name in (flag.field, f"--{flag.name}")}
+    assert "hf_chat_template_name" in names
+    for name in names:
+        for text in (f"{{'{name}': None, 'x': 1}}", f'{{"{name}": 5}}', f"{name}=None", name):
+            assert redact_text(text.encode()).decode() == text
 
 
 def test_server_info_at_any_depth() -> None:
