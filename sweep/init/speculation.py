@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from sweep.inventory import FlagValue
 from sweep.sglang.args import ADAPTIVE, ALGORITHM, DRAFT, STEPLESS, STEPS, TOPK
 from sweep.sglang.flags import is_speculative
-from sweep.sglang.rules import complaints
+from sweep.sglang.rules import complaints, tree_size
 
 MOST_STEPS = 10  # what the written sweep goes up to
 _BY_ITSELF = "models with MTP layers take NEXTN, others need EAGLE3 and a draft model"
@@ -62,8 +62,11 @@ def _first_step(args: dict[str, FlagValue], notes: list[str]) -> int:
     if topk == 1:
         _drop(args, DRAFT, "SGLang makes it steps + 1 when topk is 1", notes)
         return 1
-    first = -(-(draft - 1) // topk) if isinstance(draft, int) and isinstance(topk, int) else 0
-    if 1 <= first <= MOST_STEPS:
+    first = 0
+    if isinstance(draft, int) and isinstance(topk, int) and min(draft, topk) > 1:
+        fitting = (n for n in range(1, MOST_STEPS + 1) if draft <= tree_size(n, topk))
+        first = next(fitting, 0)
+    if first:
         if first > 1:
             notes.append(
                 f"steps begin at {first}: {draft} draft tokens with topk {topk} need that many"

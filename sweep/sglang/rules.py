@@ -104,9 +104,19 @@ def _topk(args: Mapping[str, FlagValue]) -> Complaint | None:
     return None
 
 
+def tree_size(steps: int, topk: int) -> int:
+    """The most draft tokens there can be, the root among them.
+
+    The first step proposes topk tokens, each later one topk for each of topk kept
+    (select_top_k_tokens in srt/speculative/spec_utils.py, 0.5.23); organize_draft_results in
+    srt/speculative/eagle_utils.py takes the best of all of them and fails when asked for more.
+    """
+    return 1 + topk + (steps - 1) * topk**2
+
+
 def _drafts(args: Mapping[str, FlagValue]) -> Complaint | None:
     steps, topk, draft = _steps(args), _number(args, TOPK), args.get(DRAFT)
-    most = steps * topk + 1
+    most = tree_size(steps, topk)
     problem = None
     if topk == 1:
         problem = draft is not None and (
@@ -121,8 +131,8 @@ def _drafts(args: Mapping[str, FlagValue]) -> Complaint | None:
     elif not isinstance(draft, int) or not 2 <= draft <= most:
         problem = (
             f"{shown(draft)} does not fit: with steps {steps} and topk {topk} the tree holds "
-            f"steps * topk + 1 = {most} tokens (SGLang 0.4.6 to {NEWEST} do not check it); write "
-            f"2 to {most}, or sweep from more steps"
+            f"1 + topk + (steps - 1) * topk^2 = {most} tokens (SGLang 0.4.6 to {NEWEST} do not "
+            f"check it); write 2 to {most}, or sweep from more steps"
         )
     return Complaint(DRAFT, problem) if problem else None
 

@@ -92,6 +92,29 @@ def test_configs_without_a_complaint(args: dict[str, FlagValue]) -> None:
     assert list(flag_complaints(args)) == []
 
 
+@pytest.mark.parametrize(
+    ("steps", "topk", "most"),
+    [(1, 4, 5), (2, 4, 21), (3, 4, 37), (5, 8, 265), (10, 2, 39)],
+)
+def test_how_many_draft_tokens_a_tree_holds(steps: int, topk: int, most: int) -> None:
+    args: dict[str, FlagValue] = {
+        "model-path": "/m", "speculative-algorithm": "EAGLE", "speculative-eagle-topk": topk,
+        "speculative-num-steps": steps,
+    }  # fmt: skip
+    assert list(complaints({**args, "speculative-num-draft-tokens": most})) == []
+    (complaint,) = complaints({**args, "speculative-num-draft-tokens": most + 1})
+    assert f"topk^2 = {most} tokens" in complaint.text
+
+
+@pytest.mark.parametrize(("steps", "topk", "draft"), [(3, 4, 16), (5, 8, 64)])
+def test_the_trees_of_sglangs_own_examples_are_taken(steps: int, topk: int, draft: int) -> None:
+    args: dict[str, FlagValue] = {
+        "model-path": "/m", "speculative-algorithm": "EAGLE", "speculative-eagle-topk": topk,
+        "speculative-num-steps": steps, "speculative-num-draft-tokens": draft,
+    }  # fmt: skip
+    assert list(complaints(args)) == []
+
+
 @pytest.mark.parametrize(("dp", "steps"), [(2, 0), (2, 3), (3, 3)])
 def test_attention_groups_divide_the_gpus(dp: int, steps: int) -> None:
     args: dict[str, FlagValue] = {
