@@ -27,6 +27,9 @@ from sweep.sglang.spelling import shown
 
 TREE_BACKENDS = ("flashinfer", "fa3", "triton")
 TRACK = "mamba-track-interval"
+DRAFT_MODEL = "speculative-draft-model-path"
+# With these the draft may be another class although it has no path of its own.
+OTHER_DRAFTS = ("enable-multi-layer-eagle", "model-impl", "decrypted-draft-config-file")
 
 
 def complaints(args: Mapping[str, FlagValue]) -> Iterator[Complaint]:
@@ -41,7 +44,7 @@ def complaints(args: Mapping[str, FlagValue]) -> Iterator[Complaint]:
     if problem:
         yield Complaint(ALGORITHM, problem)
         return
-    for rule in (_topk, _drafts, _adaptive, _refused, _hybrid):
+    for rule in (_topk, _drafts, _adaptive, _refused, _hybrid, _draft_model):
         if complaint := rule(args):
             yield complaint
             return
@@ -220,3 +223,23 @@ def _hybrid(args: Mapping[str, FlagValue]) -> Complaint | None:
             f"write one, such as {page * 4}",
         )
     return None
+
+
+def _draft_model(args: Mapping[str, FlagValue]) -> Complaint | None:
+    """Without a path the draft is the model itself, or its MTP layers.
+
+    That is (ModelConfig.from_server_args, _config_draft_model in srt/configs/model_config.py,
+    0.5.23) what EAGLE and NEXTN want where the model has such layers, and STANDALONE runs with it
+    (tried). But init_lm_head of srt/speculative/eagle_worker_v2.py reads `hot_token_id` of an
+    EAGLE3 draft, which only the classes of EAGLE3 heads have.
+    """
+    if args[ALGORITHM] != "EAGLE3" or args.get(DRAFT_MODEL):
+        return None
+    if any(args.get(name) for name in OTHER_DRAFTS):
+        return None
+    return Complaint(
+        DRAFT_MODEL,
+        "is missing: EAGLE3 drafts with a head of its own, and without one SGLang loads the model "
+        f"itself and ends in an AttributeError (tried on {NEWEST}); add the path of the model's "
+        "EAGLE3 head, or use NEXTN where the model has MTP layers",
+    )

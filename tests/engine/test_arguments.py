@@ -189,6 +189,8 @@ def ours(args: dict[str, FlagValue], config: ServerConfig) -> list[str]:
 OURS_ALONE = (
     # It fails later, in the workers, or drafts more than the tree holds, or overwrites the value.
     "speculative-num-draft-tokens: ",
+    # It fails later, in the workers.
+    "speculative-draft-model-path: is missing",
     # Nothing to draft.
     "speculative-eagle-topk: must be",
     # Turned off with a log line.

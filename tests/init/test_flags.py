@@ -109,8 +109,12 @@ def test_an_old_sglang_keeps_its_own_spelling(version: str) -> None:
 
 SPECULATIONS: list[tuple[str, dict[str, FlagValue], int, str]] = [
     ("--tp 1", SPECULATION, 1, "speculative-algorithm: NEXTN is written"),
-    ("--speculative-algo eagle3 --speculative-eagle-topk 1", {"speculative-algorithm": "EAGLE3",
-     "speculative-eagle-topk": 1}, 1, "is short for speculative-algorithm"),
+    ("--speculative-algo eagle3 --speculative-eagle-topk 1 --speculative-draft-model-path /d",
+     {"speculative-algorithm": "EAGLE3", "speculative-eagle-topk": 1,
+      "speculative-draft-model-path": "/d"}, 1, "is short for speculative-algorithm"),
+    ("--speculative-algorithm EAGLE3 --speculative-eagle-topk 1",
+     {"speculative-algorithm": "EAGLE3", "speculative-eagle-topk": 1}, 1,
+     "to be corrected by hand: speculative-draft-model-path is missing"),
     ("--speculative-algorithm NEXTN", SPECULATION, 1, "speculative-eagle-topk: 1 is written"),
     ("--speculative-algorithm NEXTN --speculative-num-steps 3 --speculative-eagle-topk 1",
      SPECULATION, 1, "--speculative-num-steps 3 left out: the sweep sets it"),

@@ -74,7 +74,9 @@ def test_merging_keeps_one_side_of_yes_and_no() -> None:
 GOOD: list[dict[str, FlagValue]] = [
     {"speculative-algorithm": "NEXTN", "speculative-eagle-topk": 1},
     {"speculative-algorithm": "EAGLE3", "speculative-eagle-topk": 4,
-     "speculative-num-draft-tokens": 8},
+     "speculative-num-draft-tokens": 8, "speculative-draft-model-path": "/d"},
+    {"speculative-algorithm": "EAGLE3", "speculative-eagle-topk": 1,
+     "enable-multi-layer-eagle": True},
     {"speculative-algorithm": "STANDALONE", "speculative-eagle-topk": 1},
     {"speculative-algorithm": "STANDALONE", "speculative-eagle-topk": 1,
      "enable-dp-attention": True, "dp-size": 1},
