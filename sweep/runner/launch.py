@@ -20,7 +20,7 @@ from sweep.sglang.journal import scrape
 from sweep.sglang.launches import last_launch
 from sweep.sglang.redact import redact
 from sweep.sglang.verify import Capacity, capacity, mismatches
-from sweep.systemd import Started, UnitState
+from sweep.systemd import Listener, Started, UnitState
 
 # How often systemd and the server are asked while it starts: well under the half second in which
 # "ready" should be known, and one small script each time.
@@ -92,9 +92,11 @@ def wait_healthy(session: Session, started: Started) -> UnitState:
     clock = session.sweep.clock
     limit = session.server.health_timeout_s
     deadline = clock.monotonic() + limit
+    suspect: Listener | None = None
     while True:
         state = session.systemd.poll()
         check_alive(session, state, started)
+        suspect = _port_is_ours(session, state, suspect)
         health = session.api.health()
         if clock.monotonic() > deadline:
             raise LaunchError("start_timeout", _timeout_detail(session, started, limit))
@@ -102,6 +104,24 @@ def wait_healthy(session: Session, started: Started) -> UnitState:
             return state
         session.sweep.progress.detail(health.detail if health.status else "not answering yet")
         clock.sleep(HEALTH_POLL_S)
+
+
+def _port_is_ours(session: Session, state: UnitState, suspect: Listener | None) -> Listener | None:
+    """Raise when a stranger has taken the port: SGLang finds out after it has loaded, and stays.
+
+    Seen twice, because a process of ours may be born between two lines of one look.
+    """
+    found = stranger(state)
+    if found is not None and found == suspect:
+        raise LaunchError(
+            "port_in_use", f"port {session.server.port} was taken meanwhile by {found.text}"
+        )
+    return found
+
+
+def stranger(state: UnitState) -> Listener | None:
+    """Who listens on the server's port without being of its unit; None: nobody."""
+    return next((one for one in state.listeners if one.pid not in state.cgroup_pids), None)
 
 
 def check_alive(
@@ -167,11 +187,10 @@ def verify(
     session: Session, launch: Launch, started: Started, state: UnitState, startup_s: float
 ) -> Ready:
     """Who answers on the port, with which configuration, and how much it admits."""
-    strangers = [one for one in state.listeners if one.pid not in state.cgroup_pids]
-    if strangers:
+    if other := stranger(state):
         raise LaunchError(
             "wrong_configuration",
-            f"port {session.server.port} is answered by {strangers[0].text}, which is not in "
+            f"port {session.server.port} is answered by {other.text}, which is not in "
             f"{session.sweep.spec.unit}",
         )
     info = session.api.server_info()

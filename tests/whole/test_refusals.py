@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.whole.conftest import MakeHost
-from tests.whole.gpuhost import SERVER_PORT, SIMULATOR, ended
+from tests.whole.gpuhost import SERVER_PORT, SIM_ENV, SIMULATOR, ended
 from tests.whole.test_interrupts import SHORT, wait_for_stage
 
 
@@ -138,3 +138,19 @@ def test_a_host_that_forwards_no_ports(gpu_host: MakeHost) -> None:
         host.sh("systemctl restart ssh")
     assert host.serves()
     assert host.leftovers() == []
+
+
+def test_a_port_taken_while_the_server_loads_is_known_at_once(gpu_host: MakeHost) -> None:
+    host = gpu_host({"env": {**SIM_ENV, "SWEEP_SIM_START_S": "8"}}, **{**SHORT, "steps": "1"})
+    process = host.start("run", "short")
+    wait_for_stage(host, process, "wait healthy")
+    text = f"[Service]\nExecStart=/usr/bin/python3 -m http.server {SERVER_PORT}\n"
+    host.machine.install_service("thief.service", text)
+    try:
+        result = ended(process)
+        assert result.status == 1, result.err
+        assert set(host.frame()["failure"]) == {"port_in_use"}
+        assert host.active("thief.service")
+    finally:
+        host.machine.remove_service("thief.service")
+    assert host.serves()
