@@ -65,6 +65,9 @@ def test_restore_after_the_tool_was_killed(gpu_host: MakeHost) -> None:
     assert_given_back(host)
     again = host.sweep("restore", "gpu")
     assert (again.status, "anything to restore" in again.err) == (0, True)
+    # What the killed client left there goes with the run it belongs to.
+    assert host.sweep("resume").status == 0
+    assert host.leftovers() == []
 
 
 def assert_given_back(host: GpuHost) -> None:
