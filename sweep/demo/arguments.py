@@ -193,7 +193,6 @@ def resolve(given: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
         "random_seed": 42,
         "page_size": 1,
         "attention_backend": "flashinfer",
-        "context_length": 262144,
         "max_running_requests": None,
     }
     for name, value in chosen.items():

@@ -95,18 +95,20 @@ class Engine:
         self._prefixes: set[str] = set()
         self._doomed: Fault | None = None
         self._left = 0
+        self._halted = False
         dps = int(launch.args["dp_size"])
         self._slots = launch.truth.max_running_requests * dps
         self._room = launch.truth.max_total_num_tokens * dps
         self._dps = dps
         self.reporter = Reporter(launch)
         self.waiting: deque[Request] = deque()
+        self.admitted: list[Request] = []
         self.running: list[Request] = []
         self.last_progress = 0.0
 
     @property
     def idle(self) -> bool:
-        return not self.waiting and not self.running
+        return not self.waiting and not self.admitted and not self.running
 
     def submit(self, request: Request) -> None:
         chances = self._launch.truth.chances(request.temperature)
@@ -118,18 +120,24 @@ class Engine:
 
     def abort(self, rid: str, *, everything: bool = False) -> None:
         """End the requests whose id begins with `rid`, or all of them."""
-        for request in [*self.waiting, *self.running]:
+        for request in [*self.waiting, *self.admitted, *self.running]:
             if everything or (rid and request.rid.startswith(rid)):
                 where = "waiting queue" if request in self.waiting else "running batch"
-                self._end(request, {"type": "abort", "message": f"Abort in {where}"})
+                message = {"message": f"Abort in {where}", "status_code": None, "err_type": None}
+                self._end(request, {"type": "abort", **message})
         self._wake.set()
+
+    def halt(self) -> None:
+        """The scheduler is gone: what it has comes no further."""
+        self._halted = True
 
     def flush(self) -> bool:
         """Empty the prefix cache and the acceptance totals; only when idle."""
         if not self.idle:
             self._launch.log.warn(
                 "Cache not flushed because there are pending requests. "
-                f"#queue-req: {len(self.waiting)}, #running-req: {len(self.running)}"
+                f"#queue-req: {len(self.waiting)}, "
+                f"#running-req: {len(self.admitted) + len(self.running)}"
             )
             return False
         self._prefixes.clear()
@@ -171,6 +179,7 @@ class Engine:
         return admitted
 
     async def _prefill(self, admitted: list[Request]) -> None:
+        self.admitted = admitted
         for request in admitted:
             if request.prompt in self._prefixes:
                 request.cached = request.prompt_tokens - 1
@@ -181,7 +190,9 @@ class Engine:
         pool = self.pool()
         self._clock += prefill_s(new) / self._speed
         await self._until(self._clock)
-        self.running += [request for request in admitted if request.finish is None]
+        self.admitted = []
+        admitted = [request for request in admitted if request.finish is None]
+        self.running += admitted
         self.reporter.prefill(new, cached, len(admitted), pool, self._clock)
         self.reporter.prompt_tokens += new + cached
         self.reporter.cached_tokens += cached
@@ -261,6 +272,8 @@ class Engine:
 
     async def _meet_fault(self) -> None:
         """Let the fault of this server strike once its requests are there."""
+        if self._halted:
+            await asyncio.Event().wait()
         real = [request for request in (*self.waiting, *self.running) if not request.probe]
         if self._doomed is None:
             self._doomed = self._launch.faults.serving(len(real))

@@ -23,6 +23,7 @@ KINDS = (
 # These strike while serving even when no concurrency is named.
 SERVING = ("crash", "hang", "watchdog")
 
+CHILD_FAILED = "SIGQUIT received. signum=None, frame=None. It usually means one child failed."
 _ROOT = "/opt/sglang/lib/python3.12/site-packages/sglang/srt"
 
 
@@ -94,11 +95,7 @@ def scheduler_dies(log: Log, kind: str, rank: str, *, serving: bool) -> NoReturn
 def notice_and_die(log: Log, *, serving: bool) -> NoReturn:
     """What the main process says and does when a child has failed."""
     if serving:
-        log.complain(
-            "SIGQUIT received. signum=3, frame=<frame at 0x7f3c5c0a5a40, file "
-            "'/usr/lib/python3.12/asyncio/runners.py', line 118, code run>. "
-            "It usually means one child failed."
-        )
+        log.complain(CHILD_FAILED)
     else:
         log.complain("Received sigquit from a child process. It usually means the child failed.")
     die()

@@ -16,8 +16,17 @@ from typing import Any
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
+from sweep.demo.bodies import Invalid, check_openai, error, invalid, read_object
 from sweep.demo.engine import Request, Update
-from sweep.demo.service import BadRequest, Service, prompt_of, spec_details, usage, written
+from sweep.demo.service import (
+    BadRequest,
+    Service,
+    prompt_of,
+    spec_details,
+    usage,
+    weight_versions,
+    written,
+)
 from sweep.demo.wording import count_tokens
 
 
@@ -47,15 +56,18 @@ async def completions(http: HttpRequest) -> Response:
 async def _answer(http: HttpRequest, shape: Shape) -> Response:
     service: Service = http.app.state.service
     try:
-        body = await http.json()
+        body = await read_object(http)
+        check_openai(body, chat=shape.chat)
         request = _request(service, body, shape)
-    except (BadRequest, ValueError, TypeError, AttributeError) as trouble:
-        return _error(str(trouble))
+    except Invalid as trouble:
+        return invalid(trouble)
+    except BadRequest as trouble:
+        return error(str(trouble))
     head = {
         "id": request.rid,
         "object": shape.chunk if body.get("stream") else shape.whole,
         "created": int(time.time()),
-        "model": body.get("model") or service.launch.args["served_model_name"],
+        "model": body.get("model") or "default",
     }
     if body.get("stream"):
         events = _events(service, request, body, shape, head)
@@ -71,7 +83,9 @@ def _request(service: Service, body: dict[str, Any], shape: Shape) -> Request:
         prompt, tokens = prompt_of(body.get("messages") or [])
     else:
         given = body.get("prompt")
-        if not isinstance(given, str) or not given:
+        if not isinstance(given, str):
+            raise Invalid("prompt: Field required")
+        if not given:
             raise BadRequest("Prompt cannot be empty")
         prompt, tokens = given, count_tokens(given)
     wanted = body.get("max_completion_tokens") or body.get("max_tokens")
@@ -95,15 +109,21 @@ async def _events(
             chunk = {**head, "choices": [choice]}
             if options.get("continuous_usage_stats"):
                 chunk["usage"] = usage(request, update)
+            elif not shape.chat:
+                chunk["usage"] = None
             yield _event(chunk)
             sent = update.tokens
     if shape.chat:
         yield _event({**head, "choices": [_ended(_delta(), last)]})
     details = spec_details(request)
     if body.get("return_spec_tokens_details") and details:
-        yield _event({**head, "choices": [], "sglext": {"spec_tokens_details": _padded(details)}})
+        extension = {"spec_tokens_details": _padded(details)}
+        yield _event({**head, "choices": [], "usage": None, "sglext": extension})
     if options.get("include_usage"):
-        yield _event({**head, "choices": [], "usage": usage(request, last)})
+        total = usage(request, last)
+        if not shape.chat:
+            total = {name: count for name, count in total.items() if count is not None}
+        yield _event({**head, "choices": [], "usage": total})
     yield b"data: [DONE]\n\n"
 
 
@@ -116,12 +136,12 @@ def _whole(
             "role": "assistant",
             "content": text,
             "reasoning_content": None,
-            "tool_calls": None,
         }
         choice = _ended({"index": 0, "message": message, "logprobs": None}, last)
     else:
         choice = _text(text, last)
-    answer = {**head, "choices": [choice], "usage": usage(request, last), "metadata": None}
+    metadata = {"weight_version": "default", "weight_versions": weight_versions(last)}
+    answer = {**head, "choices": [choice], "usage": usage(request, last), "metadata": metadata}
     details = spec_details(request)
     if body.get("return_spec_tokens_details") and details:
         answer["sglext"] = {"spec_tokens_details": _padded(details)}
@@ -168,14 +188,3 @@ def _padded(details: dict[str, Any]) -> dict[str, Any]:
 
 def _event(chunk: dict[str, Any]) -> bytes:
     return b"data: " + json.dumps(chunk, separators=(",", ":")).encode() + b"\n\n"
-
-
-def _error(message: str) -> JSONResponse:
-    body = {
-        "object": "error",
-        "message": message,
-        "type": "BadRequestError",
-        "param": None,
-        "code": 400,
-    }
-    return JSONResponse(body, status_code=400)

@@ -33,7 +33,7 @@ class Service:
 
     @property
     def context_length(self) -> int:
-        return int(self.launch.args["context_length"])
+        return self.launch.context_length
 
     def request(
         self, prompt: str, prompt_tokens: int, body: dict[str, Any], rid: str | None = None
@@ -46,14 +46,20 @@ class Service:
                 "Requested token count exceeds the model's maximum context length of "
                 f"{self.context_length} tokens. You requested a total of {prompt_tokens + tokens} "
                 f"tokens: {prompt_tokens} tokens from the input messages and {tokens} tokens for "
-                "the completion."
+                "the completion. Please reduce the number of tokens in the input messages or the "
+                "completion to fit within the limit."
+            )
+        temperature = float(body.get("temperature") or 0.0)
+        if not 0 <= temperature < float("inf"):
+            raise BadRequest(
+                f"temperature must be a non-negative finite number, got {temperature}."
             )
         return Request(
             rid=rid or uuid.uuid4().hex,
             prompt=prompt,
             prompt_tokens=prompt_tokens,
             max_tokens=tokens,
-            temperature=float(body.get("temperature") or 0.0),
+            temperature=temperature,
             ignore_eos=bool(body.get("ignore_eos")),
         )
 
@@ -89,20 +95,44 @@ class Service:
 
 def meta_info(request: Request, update: Update, began: float) -> dict[str, Any]:
     """`meta_info` of /generate, keys of 0.5.23 (srt/managers/tokenizer_manager.py)."""
+    moment = time.time()
+    took = time.monotonic() - began
     info: dict[str, Any] = {
         "id": request.rid,
         "finish_reason": update.finish,
         "prompt_tokens": request.prompt_tokens,
         "weight_version": "default",
         "num_retractions": 0,
+        "storage_prefetch_wait": 0.0,
+        "storage_staging_wait": 0.0,
+        "forward_entry_time": moment - took,
+        "prefill_finished_time": moment - took,
+        "queue_time": 0.0,
         "reasoning_tokens": 0,
         "completion_tokens": update.tokens,
         "cached_tokens": request.cached,
+        "cached_tokens_details": {"device": request.cached, "host": 0} if request.cached else None,
+        "dp_rank": None,
     }
-    info |= spec_details(request)
+    if update.finish is not None or update.tokens <= 1:
+        info["response_sent_to_client_ts"] = moment
     if update.finish is not None:
-        info["e2e_latency"] = time.monotonic() - began
+        info |= {
+            "weight_versions": weight_versions(update),
+            "e2e_latency": took,
+            "request_received_ts": moment - took,
+            "first_token_latency": 0.0,
+            "api_server_dispatch_finish_ts": moment - took,
+            "request_finished_ts": moment,
+            "decode_throughput": update.tokens / max(took, 1e-6),
+            **spec_details(request),
+        }
     return info
+
+
+def weight_versions(update: Update) -> list[dict[str, Any]]:
+    """Which weights gave which tokens: the same ones all of them."""
+    return [{"version": "default", "start": 0, "end": update.tokens}]
 
 
 def spec_details(request: Request) -> dict[str, Any]:
@@ -141,8 +171,6 @@ def prompt_of(messages: list[Any]) -> tuple[str, int]:
     """A chat as one prompt and its tokens, template included. Raises BadRequest."""
     parts = []
     for message in messages:
-        if not isinstance(message, dict) or "role" not in message:
-            raise BadRequest("messages: every message needs a role")
         content = message.get("content") or ""
         if isinstance(content, list):
             content = " ".join(str(part.get("text", "")) for part in content)

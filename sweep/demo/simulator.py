@@ -25,18 +25,21 @@ from typing import Any, NoReturn
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from sweep.demo import model, native, openai
+from sweep.demo import model, native, openai, state
 from sweep.demo.arguments import Refusal, ServerArgs, parse
+from sweep.demo.bodies import not_served
 from sweep.demo.engine import Engine
-from sweep.demo.failures import die, notice_and_die, read_faults
+from sweep.demo.failures import CHILD_FAILED, die, notice_and_die, read_faults
 from sweep.demo.log import Log, uvicorn_logging
-from sweep.demo.service import UNHEALTHY, UP, Service
+from sweep.demo.service import UP, Service
 from sweep.demo.startup import Launch, start
 
-DRAIN_POLL_S = 5.0
+NOTICED_S = 1.0
+SETTLES_S = 5.0
 OPEN_TO_ALL = ("/health", "/ready", "/metrics")
 
 
@@ -74,14 +77,16 @@ def make_app(service: Service) -> Starlette:
     """Every endpoint; `service` is what they share."""
     both = ["GET", "POST"]
     routes = [
+        Route("/", native.root),
         Route("/health", native.health),
         Route("/health_generate", native.health),
         Route("/ready", native.ready),
-        Route("/v1/models", native.models),
-        Route("/model_info", native.model_info),
-        Route("/get_model_info", native.get_model_info),
-        Route("/server_info", native.server_info),
-        Route("/get_server_info", native.get_server_info),
+        Route("/v1/models", state.models),
+        Route("/model_info", state.model_info),
+        Route("/get_model_info", state.get_model_info),
+        Route("/server_info", state.server_info),
+        Route("/get_server_info", state.get_server_info),
+        Route("/v1/loads", state.loads),
         Route("/flush_cache", native.flush_cache, methods=both),
         Route("/freeze_gc", native.freeze_gc, methods=both),
         Route("/abort_request", native.abort_request, methods=["POST"]),
@@ -89,10 +94,10 @@ def make_app(service: Service) -> Starlette:
         Route("/generate", native.generate, methods=["POST", "PUT"]),
         Route("/v1/chat/completions", openai.chat_completions, methods=["POST"]),
         Route("/v1/completions", openai.completions, methods=["POST"]),
-        Route("/sim/truth", native.truth),
+        Route("/sim/truth", state.truth),
     ]
     if service.launch.args["enable_metrics"]:
-        routes.append(Route("/metrics", native.metrics))
+        routes.append(Route("/metrics", state.metrics))
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -103,7 +108,8 @@ def make_app(service: Service) -> Starlette:
         yield
         engine.cancel()
 
-    app = Starlette(routes=routes, lifespan=lifespan)
+    handlers: Any = {HTTPException: not_served}
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
     app.state.service = service
     return app
 
@@ -143,7 +149,7 @@ async def serve(launch: Launch, speed: float) -> None:
     """Listen and answer until a signal or a fault ends the process."""
     service = Service(launch, Engine(launch, speed=speed), speed)
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, lambda: loop.create_task(_drain(service)))
+    loop.add_signal_handler(signal.SIGTERM, lambda: loop.create_task(_stop(service)))
     loop.add_signal_handler(signal.SIGINT, die)
     loop.add_signal_handler(signal.SIGQUIT, lambda: notice_and_die(launch.log, serving=True))
     args = launch.args
@@ -165,24 +171,26 @@ async def serve(launch: Launch, speed: float) -> None:
         sys.exit(3)
 
 
-async def _drain(service: Service) -> None:
-    """SIGTERM: wait for the open requests without limit, then end by SIGKILL, as a real one did."""
+async def _stop(service: Service) -> None:
+    """SIGTERM as systemd sends it, to every process of the unit: nothing is drained.
+
+    The scheduler ends at once, the main process takes that for a crash, and ends by SIGKILL.
+    """
     if service.draining:
         return
-    service.launch.log.warn(
-        "SIGTERM received. signum=None frame=None. Draining requests and shutting down..."
-    )
+    log = service.launch.log
+    log.warn("SIGTERM received. signum=None frame=None. Draining requests and shutting down...")
     service.draining = True
-    await asyncio.sleep(DRAIN_POLL_S / service.speed)
-    while True:
-        left = list(service.open)
-        service.launch.log.line(
-            f"Gracefully exiting... Remaining number of requests {len(left)}. "
-            f"Remaining requests remaining_rids={left}."
-        )
-        if not left or service.status == UNHEALTHY:
-            die()
-        await asyncio.sleep(DRAIN_POLL_S / service.speed)
+    service.engine.halt()
+    await asyncio.sleep(NOTICED_S / service.speed)
+    log.complain(
+        f"Subprocess scheduler_0 (pid={os.getpid() + 1}) crashed with exit code -15. "
+        "Triggering SIGQUIT for cleanup..."
+    )
+    log.complain(CHILD_FAILED)
+    log.line("Sleeping 5 seconds before crash diagnostics to let GPU activity settle.")
+    await asyncio.sleep(SETTLES_S / service.speed)
+    die()
 
 
 def warm_up(service: Service) -> None:

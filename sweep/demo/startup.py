@@ -23,6 +23,10 @@ from sweep.demo.log import Log
 from sweep.demo.model import Truth
 
 GRAPH_SIZES = (1, 2, 4, 8, 12, 16, 24, 32)
+MODEL_CONTEXT = 262144
+PHASES = (
+    "prefill", "decode", "target_verify", "draft_prefill", "draft_decode", "draft_extend",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -52,8 +56,23 @@ class Launch:
                 yield (f" DP{dp}" if dps > 1 else "") + (f" TP{rank}" if tps > 1 else "")
 
     @property
+    def context_length(self) -> int:
+        """What is in effect: without --context-length the model's own, said nowhere but here."""
+        return int(self.args["context_length"] or MODEL_CONTEXT)
+
+    @property
+    def drafting(self) -> bool:
+        """Whether a draft model is loaded beside the target."""
+        return self.args.steps > 0 and self.args["speculative_algorithm"] != "NGRAM"
+
+    @property
     def rank0(self) -> str:
         return next(self.ranks())
+
+    def graphs(self, total: float) -> dict[str, float]:
+        """`total` spread over the phases whose graphs are captured; the others are there with 0."""
+        used = ("target_verify", "draft_decode", "draft_extend") if self.args.steps else ("decode",)
+        return {phase: total / len(used) if phase in used else 0.0 for phase in PHASES}
 
     def spend(self, share: float) -> None:
         time.sleep(self.seconds * share)
@@ -86,12 +105,10 @@ def _load_weights(launch: Launch) -> None:
     launch.spend(0.1)
     _fail(launch, "nccl")
     for rank in launch.ranks():
+        log.line("Memory baseline taken. mem usage=0.44 GB", rank)
         log.line("Load weight begin. avail mem=94.28 GB", rank)
     for done in range(5):
-        bar = f"{'#' * done * 2:<8}"
-        log.raw(
-            f"\rMulti-thread loading shards: {done * 25:3d}% Completed | {done}/4 [{bar}, 1.9it/s]"
-        )
+        _bar(log, done)
         launch.spend(0.08)
         if done == 2 and launch.faults.at_start("host_oom"):
             log.raw("\n")
@@ -105,9 +122,12 @@ def _load_weights(launch: Launch) -> None:
             rank,
         )
     _fail(launch, "weights")
-    if launch.args.steps and launch.args["speculative_algorithm"] != "NGRAM":
+    if launch.drafting:
         for rank in launch.ranks():
+            log.line("Memory baseline taken. mem usage=62.11 GB", rank)
             log.line("Load weight begin. avail mem=32.61 GB", rank)
+            _bar(log, 4)
+            log.raw("\n")
             log.line(
                 f"Load weight end. elapsed={took / 20:.2f} s, "
                 f"type={_architecture(launch.model)}MTP, avail mem=31.05 GB, mem usage=1.56 GB.",
@@ -115,6 +135,11 @@ def _load_weights(launch: Launch) -> None:
             )
     if launch.args.speculative and launch.args["speculative_num_draft_tokens"] is None:
         scheduler_dies(log, "draft_tokens", launch.rank0, serving=False)
+
+
+def _bar(log: Log, done: int) -> None:
+    bar = f"{'#' * done * 2:<8}"
+    log.raw(f"\rMulti-thread loading shards: {done * 25:3d}% Completed | {done}/4 [{bar}, 1.9it/s]")
 
 
 def _architecture(model: str) -> str:
@@ -145,6 +170,14 @@ def _allocate_pools(launch: Launch) -> None:
             rank,
         )
         log.line("Memory pool end. avail mem=9.12 GB", rank)
+        if launch.drafting:
+            log.line(
+                "KV Cache is allocated. dtype: torch.bfloat16, #tokens: "
+                f"{truth.max_total_num_tokens}, K size: {size_gb / 20:.2f} GB, "
+                f"V size: {size_gb / 20:.2f} GB",
+                rank,
+            )
+            log.line("Memory pool end. avail mem=9.10 GB", rank)
     launch.spend(0.1)
 
 
@@ -188,7 +221,7 @@ def _scheduler_lines(launch: Launch) -> None:
             f"chunked_prefill_size={args['chunked_prefill_size']}, "
             f"max_prefill_tokens={args['max_prefill_tokens']}, "
             f"max_running_requests={truth.max_running_requests}, "
-            f"context_len={args['context_length']}, available_gpu_mem=7.45 GB",
+            f"context_len={launch.context_length}, available_gpu_mem=7.45 GB",
             rank,
         )
 
@@ -196,13 +229,18 @@ def _scheduler_lines(launch: Launch) -> None:
 def _ready_to_listen(launch: Launch) -> None:
     launch.spend(0.1)
     launch.log.line(
+        "Init Unified Radix Cache. Components: (<ComponentType.FULL: 0>,). "
+        "Tree Core: RustUnifiedTreeCore",
+        launch.rank0,
+    )
+    launch.log.line(
         "Tree cache initialized: source=default impl=UnifiedRadixCache hybrid_swa=False "
         f"hybrid_ssm={launch.hybrid} hicache_attached=False",
         launch.rank0,
     )
     whole = launch.seconds
-    phases = ("target_verify", "draft_decode", "draft_extend") if launch.args.steps else ("decode",)
-    graphs = ", ".join(f"{phase}={whole * 0.3 / len(phases):.2f}" for phase in phases)
+    took = launch.graphs(whole * 0.3)
+    graphs = ", ".join(f"{phase}={seconds:.2f}" for phase, seconds in took.items())
     launch.log.line(
         f"Engine startup timings (s): load_weight={whole * 0.4:.2f}, "
         f"kv_cache_allocation={whole * 0.1:.2f}, scheduler_e2e={whole * 0.9:.2f}, "

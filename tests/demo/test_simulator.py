@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import http.client
 import json
 import re
 import signal
@@ -60,14 +61,14 @@ def test_the_scheduler_line_is_glued_behind_a_bar(server: Simulated) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/health", "/health_generate", "/ready", "/v1/models", "/model_info",
+    "path", ["/", "/v1/loads", "/health", "/health_generate", "/ready", "/v1/models", "/model_info",
              "/get_model_info", "/server_info", "/get_server_info", "/metrics"],
 )  # fmt: skip
 def test_endpoints_answer(server: Simulated, path: str) -> None:
     assert server.get(path).status == 200
 
 
-@pytest.mark.parametrize("path", ["/version", "/"])
+@pytest.mark.parametrize("path", ["/version", "/get_load"])
 def test_endpoints_that_are_not_there(server: Simulated, path: str) -> None:
     assert server.get(path).status == 404
 
@@ -163,13 +164,19 @@ def test_without_ignore_eos_it_may_stop_early(server: Simulated) -> None:
 
 
 @pytest.mark.parametrize(
-    "body",
-    [b"{", {"messages": []}, {"messages": [{"content": "x"}]}, chat_body("x", max_tokens=300000)],
+    ("body", "kind"),
+    [
+        (b"{", "Bad Request"),
+        ({"messages": []}, "BadRequestError"),
+        ({"messages": [{"content": "x"}]}, "Bad Request"),
+        (chat_body("x", stream="perhaps"), "Bad Request"),
+        (chat_body("x", max_tokens=300000), "BadRequestError"),
+    ],
 )
-def test_bodies_it_refuses(server: Simulated, body: object) -> None:
+def test_bodies_it_refuses(server: Simulated, body: object, kind: str) -> None:
     answer = server.post("/v1/chat/completions", body)
     assert answer.status == 400
-    assert answer.json["type"] == "BadRequestError"
+    assert answer.json["type"] == kind
 
 
 def test_acceptance_totals_grow_with_decode_lines_and_a_flush_empties_them(
@@ -294,16 +301,26 @@ def test_a_taken_port_is_noticed_only_after_the_load(tmp_path: Path) -> None:
             assert first.get("/health").status == 200
 
 
-def test_sigterm_drains_and_ends_by_sigkill(tmp_path: Path) -> None:
-    with simulated(tmp_path, *SPECULATIVE) as server:
+def test_sigterm_cuts_what_runs_and_ends_by_sigkill(tmp_path: Path) -> None:
+    with simulated(tmp_path, *SPECULATIVE, speed="5") as server:
         server.until_ready()
         with server.streaming(3000) as response:
             server.process.send_signal(signal.SIGTERM)
             server.until("Draining requests and shutting down")
             assert server.get("/health").status == 503
-            assert b"[DONE]" in response.read()
+            with pytest.raises(http.client.IncompleteRead):
+                response.read()
         assert server.ended() == -signal.SIGKILL
-        assert "Gracefully exiting... Remaining number of requests 0." in server.log
+        assert "Subprocess scheduler_0" in server.log
+
+
+def test_it_is_not_idle_while_it_prefills(tmp_path: Path) -> None:
+    with simulated(tmp_path, *SPECULATIVE, speed="0.01") as server:
+        server.until("Uvicorn running")
+        server.until('"GET /model_info HTTP/1.1" 200')  # the warm-up's request comes next
+        statuses = [server.post("/flush_cache").status for _ in range(30)]
+        assert statuses == sorted(statuses)
+        assert statuses[-1] == 400
 
 
 def test_measured_rates_are_the_models(tmp_path: Path) -> None:
