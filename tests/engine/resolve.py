@@ -8,21 +8,31 @@ process of its own, because SGLang resolves into global state.
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import json
 import os
 import sys
 from typing import Any
 
-from sglang.srt.arg_groups.pipeline import run_resolution_pipeline  # noqa: F401  before forking
+from sglang.srt.configs import model_config  # noqa: F401  imported once, before forking
 from sglang.srt.server_args import prepare_server_args
+
+with contextlib.suppress(ModuleNotFoundError):  # 0.5.9 has none
+    from sglang.srt.arg_groups.pipeline import run_resolution_pipeline  # noqa: F401
 
 PLAIN = (str, int, float, bool, list, type(None))
 
 
 def resolved(words: list[str]) -> dict[str, Any]:
+    """What the server logs and /server_info says."""
     args = prepare_server_args(words)
-    args.resolve_once()
-    values = args.resolved_dict()  # what the server logs and /server_info says
+    if hasattr(args, "resolve_once"):
+        args.resolve_once()
+        values = args.resolved_dict()
+    else:  # 0.5.9: resolved when it was made, checked when the engine starts
+        args.check_server_args()
+        values = dataclasses.asdict(args)
     return {name: value for name, value in values.items() if isinstance(value, PLAIN)}
 
 

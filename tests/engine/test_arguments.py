@@ -11,6 +11,7 @@ import os
 import random
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +49,14 @@ Ask = Callable[[Sequence[Sequence[str]]], list[Answer]]
 
 @pytest.fixture(scope="module")
 def ask(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
+    with asking(engine, tmp_path_factory.mktemp("resolve")) as asked:
+        yield asked
+
+
+@contextmanager
+def asking(engine: Engine, directory: Path) -> Iterator[Ask]:
     """Command lines, without the program, to what SGLang makes of them; our models for theirs."""
-    said = tmp_path_factory.mktemp("resolve") / "stderr"
+    said = directory / "stderr"
     command = ["nice", "-n", "10", str(engine.python), str(Path(__file__).parent / "resolve.py")]
     with said.open("w") as log, subprocess.Popen(
         command, env={**os.environ, **engine.environment}, text=True,
