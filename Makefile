@@ -27,7 +27,7 @@ demo: $(VENV)/run.stamp ## the main job on the embedded host: sweep, CSV, table
 	$(BIN)/sweep run demo
 
 test: $(VENV)/dev.stamp ## all tests; as root also on real test hosts
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadfile
 
 test-engine: $(VENV)/dev.stamp ## the main job against SGLang itself, on a CPU (sets it up: 3.5 GB)
 	SWEEP_ENGINE=short $(BIN)/pytest tests/engine
@@ -35,7 +35,7 @@ test-engine: $(VENV)/dev.stamp ## the main job against SGLang itself, on a CPU (
 test-engine-full: $(VENV)/dev.stamp ## the same with every steps value from 0 to 10
 	SWEEP_ENGINE=full $(BIN)/pytest tests/engine
 
-test-all: test check ## everything CI runs
+test-all: test check test-engine ## everything CI runs
 
 check: $(VENV)/dev.stamp ## ruff, mypy, import-linter
 	$(BIN)/ruff check

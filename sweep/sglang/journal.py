@@ -243,13 +243,14 @@ def _startup(text: bytes) -> dict[str, float]:
         return {}
     end = text.find(b"\n", at, at + _DECODE_LONGEST)
     line = text[at : at + _DECODE_LONGEST if end < 0 else end]
-    graphs = (
-        line[line.find(b"cuda_graph={") :].partition(b"}")[0] if b"cuda_graph={" in line else b""
-    )
-    named = {name.decode(): float(value) for name, value in _TIMINGS.findall(line)}
-    for name, _ in _TIMINGS.findall(graphs.partition(b"{")[2]):
-        named[f"cuda_graph_{name.decode()}"] = named.pop(name.decode())
-    return named
+    before, _, rest = line.partition(b"cuda_graph={")
+    graphs, _, after = rest.partition(b"}")
+    phases = [("", before), ("cuda_graph_", graphs), ("", after)]
+    return {
+        prefix + name.decode(): float(value)
+        for prefix, part in phases
+        for name, value in _TIMINGS.findall(part)
+    }
 
 
 def _version(text: bytes) -> str | None:

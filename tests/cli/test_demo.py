@@ -16,6 +16,7 @@ import pytest
 from tests.cli.calling import sweep
 
 SHORT = ("run", "demo", "--steps", "1,2", "--concurrency", "1,4")
+TWO_ROWS = ("run", "demo", "--steps", "1,2", "--concurrency", "1", "--no-baseline")
 
 
 @pytest.fixture
@@ -55,7 +56,7 @@ def test_a_sweep_then_status_logs_and_nothing_to_resume(place: Path) -> None:
 
 
 def test_more_trials_of_some_points(place: Path) -> None:
-    assert sweep(*SHORT, "--no-baseline", cwd=place).returncode == 0
+    assert sweep(*TWO_ROWS, cwd=place).returncode == 0
     shown = sweep("resume", "--only", "steps=2", "--only", "concurrency=1", "--trials", "3",
                   cwd=place)  # fmt: skip
     assert shown.returncode == 0, shown.stderr
@@ -70,7 +71,7 @@ def test_more_trials_of_some_points(place: Path) -> None:
 
 def test_killed_in_the_middle_then_resumed(place: Path) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "sweep", *SHORT], cwd=place, start_new_session=True,
+        [sys.executable, "-m", "sweep", *TWO_ROWS], cwd=place, start_new_session=True,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     until = time.monotonic() + 60
@@ -80,17 +81,17 @@ def test_killed_in_the_middle_then_resumed(place: Path) -> None:
     process.wait()
     assert "interrupted" in sweep("status", cwd=place).stdout
     before = len(rows(place))
-    assert before < 6
+    assert before < 2
     shown = sweep("resume", cwd=place)
     assert shown.returncode == 0, shown.stderr
     frame = rows(place)
-    assert len(frame) == 6
+    assert len(frame) == 2
     assert not frame.duplicated(["point", "trial"]).any()
 
 
 def test_a_run_directory_that_vanishes_does_not_cost_production(place: Path) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "sweep", *SHORT], cwd=place, stdout=subprocess.DEVNULL,
+        [sys.executable, "-m", "sweep", *TWO_ROWS], cwd=place, stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     until = time.monotonic() + 60
@@ -105,7 +106,7 @@ def test_a_run_directory_that_vanishes_does_not_cost_production(place: Path) -> 
 
 def test_a_changed_inventory_is_refused_and_accepted_when_told(place: Path) -> None:
     assert sweep("init", cwd=place).returncode == 0
-    assert sweep(*SHORT, "--no-baseline", cwd=place).returncode == 0
+    assert sweep(*TWO_ROWS, cwd=place).returncode == 0
     path = place / "inventory.yaml"
     path.write_text(path.read_text().replace("max_tokens: 300", "max_tokens: 50"))
     refused = sweep("resume", cwd=place)
@@ -113,7 +114,7 @@ def test_a_changed_inventory_is_refused_and_accepted_when_told(place: Path) -> N
     assert "benchmark.max_tokens 300 -> 50" in refused.stderr
     accepted = sweep("resume", "--accept-changes", cwd=place)
     assert accepted.returncode == 0, accepted.stderr
-    assert len(rows(place)) == 8
+    assert len(rows(place)) == 4
 
 
 def test_failing_points_are_exit_1_with_their_kinds_and_the_way_on(place: Path) -> None:
@@ -137,7 +138,7 @@ def test_failing_points_are_exit_1_with_their_kinds_and_the_way_on(place: Path) 
 def test_a_terminal_nobody_reads_does_not_stop_the_sweep(place: Path) -> None:
     reader, terminal = os.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "sweep", *SHORT, "--no-baseline"], cwd=place, stderr=terminal,
+        [sys.executable, "-m", "sweep", *TWO_ROWS], cwd=place, stderr=terminal,
         stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
     try:

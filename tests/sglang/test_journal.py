@@ -6,7 +6,7 @@ import json
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sweep.sglang.journal import Scrape, scrape, scrape_json
@@ -148,6 +148,9 @@ _PIECES = st.sampled_from(
 )  # fmt: skip
 
 
+@example(
+    [b"Engine startup timings (s): cuda_graph={decode=", b"Load weight begin. avail mem=94.10 GB"]
+)
 @given(st.lists(st.one_of(_PIECES, st.binary(max_size=8)), max_size=30))
 def test_any_mixture_of_what_it_knows(pieces: list[bytes]) -> None:
     json.loads(scrape_json(b"".join(pieces)))
