@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -50,7 +51,13 @@ def reverser(host: Host, folder: str) -> Iterator[int]:
 def ask(port: int, data: bytes) -> bytes:
     with socket.create_connection(("127.0.0.1", port), timeout=60) as sock:
         sock.sendall(data)
-        sock.shutdown(socket.SHUT_WR)
+        try:
+            sock.shutdown(socket.SHUT_WR)
+        except OSError as error:
+            if error.errno != errno.ENOTCONN:
+                raise
+            # The reset came between the two calls.
+            raise ConnectionResetError from error
         answer = b""
         while more := sock.recv(65536):
             answer += more

@@ -41,7 +41,7 @@ ELSEWHERE = dataclasses.replace(ME, machine="another")
         (found(ME, timer=False), None),
         (found(ME, boot="older"), "the host was started anew since"),
         (found(dataclasses.replace(ME, boot_id="older")), "this machine was started anew since"),
-        (found(dataclasses.replace(ME, pid_started="1")), f"its process {ME.pid} is gone"),
+        (found(dataclasses.replace(ME, pid_started="1")), "its process {pid} is gone"),
         (found(ELSEWHERE), None),
         (found(ELSEWHERE, timer=False, young=True), None),
         (found(ELSEWHERE, timer=False), "its dead-man timer is armed no more"),
@@ -49,7 +49,7 @@ ELSEWHERE = dataclasses.replace(ME, machine="another")
     ],
 )
 def test_when_an_owner_is_held_for_dead(lock: Found, reason: str | None) -> None:
-    assert why_dead(lock, ME, BOOT) == reason
+    assert why_dead(lock, ME, BOOT) == (reason and reason.format(pid=ME.pid))
 
 
 def test_a_process_is_known_by_its_start_and_not_by_its_number() -> None:
