@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
 
 from tests.testhost import RELEASES, Machine, Pool, why_not
+
+
+def pytest_configure() -> None:
+    """Signals are what they are by default, whoever started the tests, and so for what they start.
+
+    A shell ignores SIGINT for what it runs in the background, and the tool leaves ignored signals
+    alone.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGHUP, signal.SIGTERM):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
