@@ -41,6 +41,7 @@ def test_an_old_server_on_the_port_is_never_measured(gpu_host: MakeHost) -> None
     words = (*SIMULATOR, "--model-path", "simulated/122b", "--port", str(SERVER_PORT))
     text = f"[Service]\nEnvironment=PYTHONPATH=/opt/sweep-sim\nExecStart={' '.join(words)}\n"
     host.machine.install_service("old.service", text)
+    host.sh(f"until ss -Hltn 'sport = :{SERVER_PORT}' | grep -q .; do sleep 0.1; done")
     since = "systemctl show -p ActiveEnterTimestampMonotonic sglang.service"
     before = host.sh(since)
     try:
