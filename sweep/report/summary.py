@@ -1,0 +1,263 @@
+"""What an analysis says, as frozen values: every text, plot and export is drawn from these. Pure.
+
+    Analysis
+    └── Group                one setting of everything but steps and concurrency
+        ├── Load             one concurrency: which number of steps, how sure, and why
+        │   ├── Cell         one point: steps at this concurrency
+        │   └── Effect       one number of steps against another
+        ├── Capacity         what the server admits at a number of steps
+        ├── Noise            how far two measurements of the same thing differ
+        └── Drift            what the night itself changed
+
+Rates, changes and intervals are fractions (0.05 is 5 %), throughput is tokens per second. None is
+what is not known. An interval holds the truth in 95 of 100 sweeps, and a whole family of
+comparisons of one load together (see `effects`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Metric = Literal["agg_tok_s", "per_req_tok_s"]
+Verdict = Literal["gain", "loss", "tie", "undecided"]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """From `low` to `high`, in the unit of what it belongs to."""
+
+    low: float
+    high: float
+
+    def holds(self, value: float) -> bool:
+        return self.low <= value <= self.high
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The spread of one trial around the truth of its point: `sigma` is a fraction (0.03 is 3 %).
+
+    `measured`: from repeats, on `df` degrees of freedom; else the assumed value and df 0.
+    `restart`: what a restart of the server adds, a fraction; `restart_measured` likewise.
+    `points` and `trials` say how many points with repeats it comes from; `outliers` how many
+    trials were so far from their point's others that they count for less.
+    """
+
+    sigma: float
+    df: int
+    measured: bool
+    points: int = 0
+    trials: int = 0
+    outliers: int = 0
+    restart: float = 0.0
+    restart_measured: bool = False
+
+    def text(self) -> str:
+        if not self.measured:
+            return f"noise assumed to be {self.sigma:.0%}: nothing was measured twice"
+        return (
+            f"noise {self.sigma:.1%} of one trial, from {self.trials} trials of {self.points} "
+            f"points ({self.df} degrees of freedom)"
+        )
+
+
+@dataclass(frozen=True)
+class Drift:
+    """What the night changed, from points measured again after another start.
+
+    `total`: from the first trial to the last, a fraction; `interval` of it; `hours` between them;
+    `points` measured again. `matters`: it clears the noise, so the comparisons allow for it.
+    """
+
+    total: float
+    interval: Interval
+    hours: float
+    points: int
+    matters: bool
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """What the server admits at a number of steps (sums over DP ranks), from its journal."""
+
+    steps: int
+    max_running_requests: int | None
+    max_total_num_tokens: int | None
+
+
+@dataclass(frozen=True)
+class Effect:
+    """`steps` against `against` at one load.
+
+    `change`: the ratio less 1. `interval`: of the change; with no repeats it is what the assumed
+    noise would give, and the verdict is `undecided`. `gain` and `loss` clear the noise; a `tie`
+    does not.
+    """
+
+    steps: int
+    against: int
+    change: float
+    interval: Interval | None
+    verdict: Verdict
+
+    def text(self) -> str:
+        """`+1.5 %`, `-30 %`."""
+        return percent(self.change)
+
+
+@dataclass(frozen=True)
+class Share:
+    """Why a number of steps is as fast as it is, against steps 0 (or the lowest with acceptance).
+
+    speed-up(k) = acceptance_length(k) x step_time(0) / step_time(k): each verify step gives more
+    tokens and takes longer. `step_time_ms` is the time of one verify step as one request sees it;
+    `step_cost` is step_time(k) / step_time(0), at least about 1. `marginal`: speed-up over that of
+    the next lower steps measured, less 1. `wasted`: the share of proposed drafts that were
+    rejected, 0..1.
+    """
+
+    steps: int
+    against: int | None
+    speed_up: float | None
+    acceptance_length: float | None
+    step_time_ms: float | None
+    step_cost: float | None
+    marginal: float | None
+    wasted: float | None
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One point: `steps` at one load.
+
+    `n` ok trials, `mean` (geometric) of the load's metric over them and its interval, `values`
+    the trials in the order they ran, `change` against the group's baseline (None for itself).
+    `concurrency` is a number also where the load is `max`. `capped`: more requests than the
+    server admits ran, so this measures queueing as well; `capped_inferred`: concluded from fewer
+    steps, since more steps never admit more. `flags` of any trial. A point with no ok trial has
+    `failure` (one of rows.FAILURES) and its detail; one that was never measured is no cell.
+    `failed` counts trials whose latest attempt failed. `numbers` holds the mean over ok trials
+    of every numeric column of results.csv that has one.
+    """
+
+    steps: int
+    concurrency: int | None
+    n: int
+    mean: float | None
+    interval: Interval | None
+    values: tuple[float, ...]
+    change: Effect | None
+    capped: bool
+    capped_inferred: bool
+    flags: tuple[str, ...]
+    failure: str | None
+    failure_detail: str | None
+    failed: int
+    numbers: Mapping[str, float]
+
+    @property
+    def ok(self) -> bool:
+        return self.n > 0
+
+
+@dataclass(frozen=True)
+class Load:
+    """One concurrency: which number of steps.
+
+    `load` is `1`, `16` or `max` as the sweep asked for it. `metric`: what decides, aggregate
+    tok/s; at concurrency 1 the rate of the one request where that is known for more steps, and
+    wherever there is nothing else. `baseline`: the steps that `change` is against. `highest`: the
+    highest mean. `best`: the fewest steps that cannot be told from it (`ties` with `highest`
+    itself, ascending); without repeats it is `highest`, and nothing is decided. `runner_up`: the
+    next best against `best`. `peaks`: steps with both neighbours lower beyond the noise.
+    `best_uncapped`: the same among points that no queue slowed down, None where every one was.
+    `unmeasured`: steps of the group that have no ok trial here. `why` says it in sentences.
+    """
+
+    load: str
+    concurrency: int | None
+    metric: Metric
+    cells: tuple[Cell, ...]
+    baseline: int | None
+    highest: int | None
+    best: int | None
+    ties: tuple[int, ...]
+    runner_up: Effect | None
+    peaks: tuple[int, ...]
+    best_uncapped: int | None
+    unmeasured: tuple[int, ...]
+    decided: bool
+    shares: tuple[Share, ...]
+    limited_by: Literal["compute", "admission"] | None
+    why: tuple[str, ...]
+
+    @property
+    def label(self) -> str:
+        return f"C={self.load}"
+
+    def cell(self, steps: int | None) -> Cell | None:
+        return next((cell for cell in self.cells if cell.steps == steps), None)
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What the answer holds for: the machine, the model and the load. Empty text is not known."""
+
+    model: str = ""
+    gpu: str = ""
+    host: str = ""
+    sglang_version: str = ""
+    workload: str = ""
+    temperature: float | None = None
+    topk: int | None = None
+    config: str = ""
+
+    def lines(self) -> list[tuple[str, str]]:
+        """(name, value) of what is known, for people."""
+        known = [
+            ("model", self.model), ("GPU", self.gpu), ("host", self.host),
+            ("SGLang", self.sglang_version), ("workload", self.workload),
+            ("temperature", "" if self.temperature is None else f"{self.temperature:g}"),
+            ("topk", "" if self.topk is None else str(self.topk)), ("flags", self.config),
+        ]  # fmt: skip
+        return [(name, value) for name, value in known if value]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Everything of one input that differs in steps and concurrency alone.
+
+    `source` is the `Source.id` it is from. `baseline`: steps 0 where it was measured, else the
+    lowest. `notes`: what a reader must know before the numbers, one sentence each.
+    """
+
+    id: str
+    source: str
+    label: str
+    conditions: Conditions
+    baseline: int | None
+    steps: tuple[int, ...]
+    loads: tuple[Load, ...]
+    capacities: tuple[Capacity, ...]
+    noise: Noise
+    drift: Drift | None
+    notes: tuple[str, ...]
+    repeat_command: str | None
+
+    def capacity(self, steps: int) -> Capacity | None:
+        return next((one for one in self.capacities if one.steps == steps), None)
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What the inputs say together; no group where there is no row yet."""
+
+    groups: tuple[Group, ...]
+
+
+def percent(change: float) -> str:
+    """A change as people write it: `+125 %`, `-5.4 %`, `+1.5 %`."""
+    points = change * 100
+    return f"{points:+.0f} %" if abs(points) >= 9.95 else f"{points:+.1f} %"
