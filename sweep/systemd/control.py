@@ -114,6 +114,17 @@ class Systemd:
         known = self._held.record if self._held else None
         return self._restorer.restore("the sweep ended", within_s, known)
 
+    def production_trouble(self) -> str | None:
+        """Why what this run found serving does not serve again yet, in one line; None: it does.
+
+        For a host that gives itself back, after a reboot or because its timer fired: ask again
+        until it is None, then `take` anew (with `resume`'s consent where the timer fired), or
+        `restore`, which starts what nobody starts. Needs no `take` in this process, and changes
+        nothing. None, too, when nothing is owed. Raises HostUnreachable, HostRefused for a record
+        that cannot be read.
+        """
+        return self._restorer.trouble(self._held.record if self._held else None)
+
     def hand_over(self) -> None:
         """Leave stop and restore to a unit on the host, and return at once."""
         self._restorer.request("the sweep was interrupted", forget=True)

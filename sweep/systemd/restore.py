@@ -116,6 +116,17 @@ fi
             return Restored((), seconds, "production was down before and stays down")
         return Restored(record.units, seconds, f"{record.names} again up after {seconds:.0f} s")
 
+    def trouble(self, known: Record | None = None) -> str | None:
+        """Why what is owed does not serve yet, or None. `known` as in `restore`."""
+        record = read_record(self._site, self._site.paths) or known
+        if record is None or not record.owed:
+            return None
+        look = self._look(record)
+        if look.at_work:
+            return "the host is still restoring production"
+        down = look.down if look.production else ""
+        return down or (self._health.trouble() if record.healthy else None)
+
     def _is_free(self) -> bool:
         """Is this host no other sweep's by now?"""
         lock = quote(self._site.paths.lock)
