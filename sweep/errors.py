@@ -6,12 +6,14 @@
     ├── HostError             this host: the sweep ends, exit 5
     │   ├── HostUnreachable       the connection could not be made, or stayed away too long
     │   ├── HostRefused           locked, checks failed, a unit that is not ours, no rights
+    │   ├── HostRebooted          started anew in mid-sweep: its production comes first, then we
     │   └── HostTaken             somebody took the host back: production or our timer started
     └── FatalError            everything: the sweep stops
         ├── UsageError            a command line that cannot be meant, exit 2
         ├── InventoryError        inventory, template or plan invalid, exit 3
         ├── RunDirectoryError     the run directory cannot be used, exit 4
         ├── OutOfRoom             no room left on this machine, exit 6
+        ├── OutOfTime             --until: production has to serve again, exit 6
         └── Interrupted           SIGHUP, SIGINT or SIGTERM, exit 129, 130 or 143
 
 `try` blocks have the shape of the loops: the trial loop catches PointError, the launch loop
@@ -67,6 +69,10 @@ class HostRefused(HostError):
     """The host answers but must not be used: locked, not ours, not able, no rights."""
 
 
+class HostRebooted(HostError):
+    """The host was started anew, or is going down, in the middle of a sweep."""
+
+
 class HostTaken(HostError):
     """Somebody took the host back in the middle of a sweep."""
 
@@ -95,6 +101,12 @@ class RunDirectoryError(FatalError):
 
 class OutOfRoom(FatalError):
     """No room left to keep results on this machine."""
+
+    exit_code = 6
+
+
+class OutOfTime(FatalError):
+    """What comes next would not leave the time to have production serving again by --until."""
 
     exit_code = 6
 

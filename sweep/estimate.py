@@ -66,12 +66,17 @@ def estimate(plan: Plan, pace: Pace | None) -> Estimate:
 
 
 def _launch_s(plan: Plan, launch: Launch, pace: Pace | None) -> float:
-    start = pace.start_s if pace else ASSUMED_START_S
-    trials = sum(_trial_s(plan, point.concurrency, pace) for point in launch.points)
-    return start + ASSUMED_STOP_S + trials * plan.trials
+    trials = sum(trial_s(plan, point.concurrency, pace) for point in launch.points)
+    return start_s(pace) + ASSUMED_STOP_S + trials * plan.trials
 
 
-def _trial_s(plan: Plan, concurrency: int | str, pace: Pace | None) -> float:
+def start_s(pace: Pace | None) -> float:
+    """Seconds from the start of a server until it is healthy."""
+    return pace.start_s if pace else ASSUMED_START_S
+
+
+def trial_s(plan: Plan, concurrency: int | str, pace: Pace | None) -> float:
+    """Seconds that one trial takes."""
     if pace and str(concurrency) in pace.trial_s:
         return pace.trial_s[str(concurrency)]
     if not isinstance(plan.benchmark, BuiltinBenchmark):

@@ -10,7 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from sweep.errors import HostTaken, HostUnreachable, Interrupted, LaunchError, PointError
+from sweep.errors import (
+    HostTaken,
+    HostUnreachable,
+    Interrupted,
+    LaunchError,
+    OutOfTime,
+    PointError,
+)
 from sweep.host import Host
 from sweep.plan import Due, Launch
 from sweep.progress import Stage
@@ -30,7 +37,8 @@ def execute(sweep: Sweep, host: Host, due: Mapping[str, Sequence[Due]]) -> str |
     """Run every due trial on the host and give production back; why the brake stopped it, or None.
 
     Raises HostError when the host is lost, refused or taken back, Interrupted after a signal,
-    OutOfRoom when results can no longer be kept. Every finished trial has its row by then.
+    OutOfRoom when results can no longer be kept, OutOfTime when --until says so. Every finished
+    trial has its row by then.
     """
     with open_session(sweep, host) as session:
         check_fingerprint(sweep, host_fingerprint(session, host))
@@ -49,6 +57,7 @@ def _run_launches(session: Session, due: Mapping[str, Sequence[Due]]) -> str | N
     for launch in session.sweep.plan.launches:
         if launch.id not in due:
             continue
+        session.sweep.require_time(launch, due[launch.id][0])
         failure = run_launch(session, launch, due[launch.id])
         if failure is None and not measured:
             measured = True
@@ -79,6 +88,7 @@ def run_launch(session: Session, launch: Launch, due: Sequence[Due]) -> str | No
     began = session.sweep.clock.now()
     started: Started | None = None
     ready: Ready | None = None
+    late: OutOfTime | None = None
     try:
         started = start(session, launch)
         ready = prove(session, launch, started)
@@ -88,6 +98,8 @@ def run_launch(session: Session, launch: Launch, due: Sequence[Due]) -> str | No
         tally.failure = error.failure
         for one in owed:
             record_failure(session, Trial(launch, one, began, ready), error)
+    except OutOfTime as error:
+        late = error
     except HostTaken as error:
         preempted = LaunchError("preempted", str(error))
         for one in owed[:1]:
@@ -97,6 +109,8 @@ def run_launch(session: Session, launch: Launch, due: Sequence[Due]) -> str | No
         session.stop(launch, started)
     except LaunchError as error:
         session.sweep.note(f"after {launch.id}: {error}")
+    if late is not None:
+        raise late
     return None if tally.ok else tally.failure
 
 
@@ -105,6 +119,7 @@ def _measure_all(
 ) -> None:
     """Measure the owed trials in order; each leaves the list when its row is written."""
     while owed:
+        session.sweep.require_time(trial=owed[0])
         began = session.sweep.clock.now()
         try:
             run_trial(session, launch, owed[0], ready)

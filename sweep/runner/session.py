@@ -8,10 +8,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 
 from sweep.bench.backends import Backend, backend_for
-from sweep.errors import HostRefused, SweepError
+from sweep.errors import HostRefused, OutOfTime, SweepError
 from sweep.host import Host
 from sweep.inventory import BuiltinBenchmark, HostSpec, ServerSpec
-from sweep.plan import Launch, Plan
+from sweep.plan import Due, Launch, Plan
 from sweep.progress import Progress, Stage
 from sweep.results import RunDirectory
 from sweep.runner.jobs import Clients, HostClients, LocalClients
@@ -20,6 +20,7 @@ from sweep.sglang.redact import redact_text
 from sweep.signals import InterruptibleClock
 from sweep.systemd import HostFacts, Started, Systemd
 from sweep.unit import RenderedUnit, SecretFiles, secret_files, secret_values
+from sweep.until import Until
 
 OLDEST_PYTHON = (3, 8)  # whose syntax the client keeps to
 
@@ -35,19 +36,37 @@ class Sweep:
     progress: Progress
     clock: InterruptibleClock
     accept_changes: bool = False
+    until: Until | None = None
 
     def stage(self, stage: Stage) -> None:
         """Tell the person and events.jsonl what begins now. Ends here after a signal."""
         self.clock.check()
         self.progress.stage(stage)
-        self.run.event(
-            "stage",
-            stage=stage.name,
-            launch=stage.launch.id if stage.launch else None,
-            point=stage.point.id if stage.point else None,
-            concurrency=stage.point.concurrency if stage.point else None,
-            trial=stage.trial,
-        )
+        fields = {
+            "stage": stage.name,
+            "launch": stage.launch.id if stage.launch else None,
+            "point": stage.point.id if stage.point else None,
+            "concurrency": stage.point.concurrency if stage.point else None,
+            "trial": stage.trial,
+        }
+        self.run.event("stage", **fields)
+        if self.until is not None:
+            self.until.taken.stage(self.clock.now(), fields)
+
+    def require_time(self, launch: Launch | None = None, trial: Due | None = None) -> None:
+        """Raise OutOfTime unless --until allows what comes next: to go on with what is going on,
+        one more trial, or one more launch that begins with that trial."""
+        if self.until is None:
+            return
+        now = self.clock.now()
+        if trial is None:
+            reason = self.until.why_end(now)
+        elif launch is None:
+            reason = self.until.why_no_trial(now, trial.point.concurrency)
+        else:
+            reason = self.until.why_no_launch(now, launch, trial.point.concurrency)
+        if reason is not None:
+            raise OutOfTime(reason)
 
     def note(self, text: str) -> None:
         """Tell the person, events.jsonl and sweep.log something worth knowing later."""
