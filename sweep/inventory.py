@@ -113,7 +113,10 @@ WORKLOADS: Mapping[str, str] = MappingProxyType({"greedy": "c3bb306740d0"})
 
 
 class BuiltinBenchmark(_Spec):
-    """The tool's own client. `requests` None means max(4, 2*C) at concurrency C."""
+    """The tool's own client. `requests` None means max(4, 2*C) at concurrency C.
+
+    The time-outs are derived where they are None: `bench.deadlines`.
+    """
 
     kind: Literal["builtin"] = "builtin"
     workload: str = "greedy"
@@ -123,6 +126,7 @@ class BuiltinBenchmark(_Spec):
     seed: Annotated[int, Field(ge=0)] = 0
     run_on: Literal["host", "controller"] = "host"
     trial_timeout_s: Seconds | None = None
+    stall_timeout_s: Seconds | None = None
 
 
 class CommandBenchmark(_Spec):

@@ -111,7 +111,7 @@ def identity(
         "env_file": server.env_file,
         "working_directory": server.working_directory,
         "unit": dict(server.unit),
-        "benchmark": benchmark.model_dump(exclude={"trial_timeout_s"}),
+        "benchmark": benchmark.model_dump(exclude={"trial_timeout_s", "stall_timeout_s"}),
         "concurrency": concurrency,
     }
 

@@ -14,6 +14,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from sweep.bench import table, workload
 from sweep.bench.archive import NAME, client_archive
+from sweep.bench.deadlines import FIRST_S, FLUSH_S, stall_timeout_s, trial_timeout_s
 from sweep.bench.metrics import Measurement, failures, measure
 from sweep.errors import PointError
 from sweep.inventory import Benchmark, BuiltinBenchmark, CommandBenchmark
@@ -24,7 +25,7 @@ __all__ = [
     "backend_for",
 ]  # fmt: skip
 
-TRIAL_TIMEOUT_S = 3600.0
+COMMAND_TIMEOUT_S = 3600.0
 # Reading the answers after the last one came, and starting an interpreter on a busy host.
 MARGIN_S = 120.0
 PROGRESS = "progress.json"
@@ -37,7 +38,8 @@ class TrialContext:
     """One trial, as a backend needs to know it.
 
     `python` runs the client where the job runs, and the server is on `port` of 127.0.0.1 there.
-    `steps` and `draft_tokens` are the server's speculative_num_steps and _num_draft_tokens.
+    `steps` and `draft_tokens` are the server's speculative_num_steps and _num_draft_tokens,
+    `admitted` its max_running_requests, `watchdog_s` its watchdog_timeout; None: not known.
     """
 
     python: str
@@ -48,6 +50,8 @@ class TrialContext:
     steps: int = 0
     draft_tokens: int | None = None
     api_key: str | None = field(default=None, repr=False)
+    admitted: int | None = None
+    watchdog_s: float | None = None
 
     @property
     def url(self) -> str:
@@ -145,7 +149,8 @@ def _kind(spoilt: Mapping[str, Any]) -> str:
 
 def client_job(spec: BuiltinBenchmark, ctx: TrialContext, url: SplitResult) -> dict[str, Any]:
     """The client's job (see `sweep.bench.client`), with neither warm-up nor flush."""
-    timeout_s = spec.trial_timeout_s or TRIAL_TIMEOUT_S
+    timeout_s = trial_timeout_s(spec, ctx.concurrency, ctx.admitted)
+    stall_s = stall_timeout_s(spec, ctx.watchdog_s)
     return {
         "host": url.hostname,
         "port": url.port or 80,
@@ -157,8 +162,11 @@ def client_job(spec: BuiltinBenchmark, ctx: TrialContext, url: SplitResult) -> d
         "requests": workload.bodies(spec, ctx.model, ctx.concurrency),
         "flush": False,
         "timeout_s": timeout_s,
-        "idle_timeout_s": min(300.0, timeout_s),
-        "flush_timeout_s": 60.0,
+        # One request alone may be silent a little longer than all of them: then it is the server.
+        "idle_timeout_s": min(stall_s + 60, timeout_s),
+        "stall_timeout_s": stall_s,
+        "first_timeout_s": max(stall_s, FIRST_S),
+        "flush_timeout_s": FLUSH_S,
         "progress": PROGRESS,
     }
 
@@ -179,7 +187,7 @@ class Command:
             argv=("/bin/sh", "-c", KEEP_STATUS, "sh", *words),
             files={},
             outputs=("command.out", "command.err", "command.status"),
-            timeout_s=self.spec.trial_timeout_s or TRIAL_TIMEOUT_S,
+            timeout_s=self.spec.trial_timeout_s or COMMAND_TIMEOUT_S,
         )
 
     def read(self, ctx: TrialContext, outputs: Mapping[str, bytes]) -> Measurement:

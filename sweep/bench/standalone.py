@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
@@ -123,8 +124,8 @@ class Bench:
     def _run(
         self, concurrency: int, warmups: list[workload.Body], requests: list[workload.Body]
     ) -> dict[str, object]:
-        described = client_job(self.spec, self.ctx, self.url)
-        described |= {"concurrency": concurrency, "warmup": warmups, "requests": requests}
+        described = client_job(self.spec, replace(self.ctx, concurrency=concurrency), self.url)
+        described |= {"warmup": warmups, "requests": requests}
         job = JobSpec(
             argv=(sys.executable, "-I", NAME, "job.json", "result.json"),
             files={NAME: client_archive(), "job.json": json.dumps(described).encode()},

@@ -114,8 +114,6 @@ class Engine:
         chances = self._launch.truth.chances(request.temperature)
         request.settle(self._room, int(self._launch.args["random_seed"]), chances)
         self.waiting.append(request)
-        if not request.probe:
-            self.reporter.requests += 1
         self._wake.set()
 
     def abort(self, rid: str, *, everything: bool = False) -> None:
@@ -253,6 +251,8 @@ class Engine:
 
     def _end(self, request: Request, finish: dict[str, Any]) -> None:
         request.finish = finish
+        if not request.probe:
+            self.reporter.requests += 1
         for place in (self.waiting, self.running):
             if request in place:
                 place.remove(request)

@@ -23,6 +23,7 @@ from sweep.plan import Due, Launch
 from sweep.progress import Stage
 from sweep.results.status import duration
 from sweep.runner.brake import Brake
+from sweep.runner.evidence import record_lost
 from sweep.runner.fingerprint import check_fingerprint, host_fingerprint
 from sweep.runner.launch import Ready, prove, start
 from sweep.runner.record import Trial, record_failure
@@ -96,8 +97,7 @@ def run_launch(session: Session, launch: Launch, due: Sequence[Due]) -> str | No
         _measure_all(session, launch, ready, owed, tally)
     except LaunchError as error:
         tally.failure = error.failure
-        for one in owed:
-            record_failure(session, Trial(launch, one, began, ready), error)
+        record_lost(session, [Trial(launch, one, began, ready) for one in owed], started, error)
     except OutOfTime as error:
         late = error
     except HostTaken as error:

@@ -14,6 +14,7 @@ from sweep.errors import HostTaken, LaunchError
 from sweep.plan import Launch
 from sweep.progress import Stage
 from sweep.runner.session import Session
+from sweep.runner.watchdog import LogSilence
 from sweep.sglang.args import expected
 from sweep.sglang.failures import classify
 from sweep.sglang.journal import scrape
@@ -58,6 +59,12 @@ class Ready:
         return str(value) if value else None
 
     @property
+    def watchdog_s(self) -> float | None:
+        """SGLang's own deadline for one forward, --watchdog-timeout."""
+        value = self.info.get("watchdog_timeout")
+        return float(value) if isinstance(value, int | float) and value > 0 else None
+
+    @property
     def fingerprint(self) -> dict[str, str]:
         """What a run may not mix: see `runner.fingerprint`."""
         return {"sglang_version": self.version} if self.version else {}
@@ -93,6 +100,7 @@ def wait_healthy(session: Session, started: Started) -> UnitState:
     limit = session.server.health_timeout_s
     deadline = clock.monotonic() + limit
     suspect: Listener | None = None
+    silence = LogSilence(session.systemd, started, clock, session.sweep.note)
     while True:
         state = session.systemd.poll()
         check_alive(session, state, started)
@@ -102,6 +110,7 @@ def wait_healthy(session: Session, started: Started) -> UnitState:
             raise LaunchError("start_timeout", _timeout_detail(session, started, limit))
         if health.ok and state.listeners:
             return state
+        silence.look()
         session.sweep.progress.detail(health.detail if health.status else "not answering yet")
         clock.sleep(HEALTH_POLL_S)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -12,8 +11,10 @@ from sweep.plan import Due, Launch
 from sweep.progress import Stage
 from sweep.runner.jobs import Client
 from sweep.runner.launch import Ready, check_alive
+from sweep.runner.neighbours import with_foreign
 from sweep.runner.record import Trial, record_result
 from sweep.runner.session import Session
+from sweep.runner.watchdog import as_launch_error, progress_text
 
 # A server that dies during a trial is noticed within seconds, and one look is one small script.
 WATCH_POLL_S = 0.5
@@ -40,6 +41,8 @@ def run_trial(session: Session, launch: Launch, due: Due, ready: Ready) -> None:
             steps=launch.config.steps,
             draft_tokens=ready.draft_tokens,
             api_key=session.api_key,
+            admitted=ready.capacity.max_running_requests,
+            watchdog_s=ready.watchdog_s,
         )
     )
     job = session.backend.job(context)
@@ -48,9 +51,10 @@ def run_trial(session: Session, launch: Launch, due: Due, ready: Ready) -> None:
         watch(session, client, job, ready)
         try:
             measurement = session.backend.read(context, client.outputs(job.outputs))
-        except PointError:
+        except PointError as error:
             require_survivor(session, ready)
-            raise
+            raise as_launch_error(error) from error
+        measurement = with_foreign(session, trial, measurement)
         # The host keeps what the client left until the row is on this disk.
         record_result(session, trial, measurement)
 
@@ -91,14 +95,3 @@ def require_survivor(session: Session, ready: Ready) -> None:
     while clock.monotonic() < deadline:
         check_alive(session, session.systemd.poll(), ready.started, ready=True)
         clock.sleep(WATCH_POLL_S)
-
-
-def progress_text(line: str) -> str:
-    """The client's own progress, as it stands in the live line."""
-    try:
-        said = json.loads(line)
-        return (
-            f"{said['phase']} {said['done']}/{said['requests']} requests, {said['tokens']} tokens"
-        )
-    except (ValueError, KeyError, TypeError):
-        return ""

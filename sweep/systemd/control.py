@@ -10,6 +10,7 @@ from sweep.inventory import HostSpec
 from sweep.systemd import gpus
 from sweep.systemd.clearing import Clearing
 from sweep.systemd.deadman import Hold
+from sweep.systemd.evidence import HostEvidence, host_evidence
 from sweep.systemd.facts import HostFacts, read_facts, require_usable
 from sweep.systemd.gpus import GpuMemory
 from sweep.systemd.health import Health
@@ -91,6 +92,14 @@ class Systemd:
         journal = Journal(self.site)
         read = journal.read_ended if ended else journal.read
         return read(invocation_id, lines=lines)
+
+    def journal_between(self, invocation_id: str, since: float, until: float) -> bytes:
+        """What one start wrote in a time, in seconds since 1970 on the host's clock."""
+        return Journal(self.site).between(invocation_id, since, until)
+
+    def evidence(self) -> HostEvidence:
+        """What the host can tell about a server of ours that hangs or died."""
+        return host_evidence(self.site, self.poll().cgroup_pids)
 
     def stop(self) -> float:
         """Stop the server and the clients; the seconds until the host was free again.

@@ -44,10 +44,16 @@ class Journal:
             steady = steady + 1 if content == before else 1
         return content
 
+    def between(self, invocation_id: str, since: float, until: float) -> bytes:
+        """As `read`, of a time only: seconds since 1970 on the host's clock."""
+        return self._look(invocation_id, f"--since @{since:.6f} --until @{until:.6f}")[0]
+
     def _read(self, invocation_id: str, lines: int | None) -> tuple[bytes, bool]:
+        return self._look(invocation_id, f"-n {lines}" if lines is not None else "")
+
+    def _look(self, invocation_id: str, limit: str) -> tuple[bytes, bool]:
         if not _INVOCATION.fullmatch(invocation_id):
             raise ValueError(f"not an invocation id: {invocation_id!r}")
-        limit = f"-n {lines}" if lines is not None else ""
         # Standard output is the journal and nothing else: whether the sync worked is the status.
         result = self._site.run(self._script(invocation_id, limit), timeout_s=_TIMEOUT_S)
         if result.exit_status not in (0, _NOTHING_TO_READ, _NOT_SYNCED):

@@ -18,6 +18,8 @@ Job, a JSON object:
   flush                   true: before measuring, POST /flush_cache until 200 (the server is idle)
   timeout_s               for everything together
   idle_timeout_s          longest silence within one request, waiting for its first byte included
+  stall_timeout_s         longest silence on all connections together (default: timeout_s)
+  first_timeout_s         the same before their first byte (default: stall_timeout_s)
   flush_timeout_s         how long the server may take to become idle
   progress                file to keep one line of JSON in while running, or null
 
@@ -25,9 +27,11 @@ Result, a JSON object:
   error                   null, or {phase, detail, late}: the trial as a whole is spoilt
   started, ended          first send, last end, in seconds of CLOCK_REALTIME; null: nothing sent
   concurrency             as asked
-  warmup                  {requests, ok, tokens, error: of the first that failed}, or null
+  warmup                  {requests, ok, tokens, error: of the first that failed, ports}, or null
   flush                   HTTP status of the last /flush_cache, null if none was sent
-  server_before, _after   what /server_info said around the measurement (`KEPT` only), or null
+  server_before, _after   what /server_info said around the measurement (`KEPT` only), or null;
+                          num_requests_total: of /metrics, null without them
+  ports                   of this machine, one for each connection that was made
   requests                one object per request, see `answer.record`
   client                  {cpu: CPU seconds per second while measuring, lag_ms_p99, lag_ms_max: from
                           the kernel's stamp of a read to the moment of reading (null without

@@ -15,7 +15,7 @@ class Spoilt(Exception):
 
 
 class Late(Spoilt):
-    """Its deadline has passed: the server is stuck, or far slower than anybody expected."""
+    """A deadline has passed: the server is stuck, or far slower than anybody expected."""
 
 
 class Clock(NamedTuple):
@@ -38,6 +38,8 @@ class Guard:
         self.phase = "connect"
         self.began = clock.monotonic()
         self.timeout_s = float(job["timeout_s"])
+        self.stall_s = float(job.get("stall_timeout_s") or self.timeout_s)
+        self.first_s = float(job.get("first_timeout_s") or self.stall_s)
         self.offset = clock.realtime() - clock.monotonic()
         self.reason: Optional[str] = None
         self.late = False
@@ -62,6 +64,14 @@ class Guard:
             self.reason = "not done after %g s (timeout_s)" % self.timeout_s
             self.late = True
         return self.reason
+
+    def silent(self, seconds: float, heard: bool) -> None:
+        """Nothing has come from the server for so long; `heard`: something did before that."""
+        limit = self.stall_s if heard else self.first_s
+        if self.reason is None and seconds > limit:
+            name = "stall_timeout_s" if heard else "before the first byte"
+            self.reason = "no byte from the server for %g s (%s)" % (limit, name)
+            self.late = True
 
     def check(self) -> None:
         """Spoilt when there is a reason to end."""

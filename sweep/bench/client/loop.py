@@ -43,11 +43,14 @@ class Loop:
         self.connections: Dict[int, Connection] = {}
         self.pending: Deque[Exchange] = collections.deque()
         self.done: List[Exchange] = []
+        self.quiet_since = 0.0  # the last byte from the server on any connection, as far as looked
+        self.heard = False  # has any byte come since `run` began?
         self.flying = 0  # sent and not yet done with, or about to be sent on a new connection
         self.vacant = 0  # connections to be replaced
         self.failed = 0
         self.tokens = 0
         self.gone: Optional[str] = None  # why nobody takes connections any more
+        self.ports: List[int] = []  # of ours, one for each connection that was made
         self.cpu = 0.0  # CPU seconds per second, while it ran
 
     # -- the part that is timed ----------------------------------------------------------------
@@ -60,6 +63,8 @@ class Loop:
             if self.pending:
                 self._send(connection, self._take())
         checked = self.guard.clock.monotonic()
+        self.quiet_since = self.now()
+        self.heard = False
         while self.flying:
             self._serve()
             if self.guard.clock.monotonic() - checked > TICK_S:
@@ -218,6 +223,8 @@ class Loop:
 
     def _check(self) -> None:
         """Four times a second: ends what is silent or endless; everything if the guard says so."""
+        silent_s = self._silence()
+        self.guard.silent(silent_s, self.heard)
         verdict = self.guard.verdict()
         if verdict is not None:
             self._abandon(verdict)
@@ -233,8 +240,19 @@ class Loop:
                     self._broken(connection, problem, again=False)
         done = len(self.done)
         counts = {"requests": done + self.flying + len(self.pending), "done": done}
-        counts.update(failed=self.failed, tokens=self.tokens)
+        counts.update(failed=self.failed, tokens=self.tokens, silent_s=int(silent_s))
         self.guard.tell(counts)
+
+    def _silence(self) -> float:
+        """Seconds since the last byte on any connection, or the last good end of a response."""
+        exchanges = [one.exchange for one in self.connections.values() if one.exchange is not None]
+        last = [exchange.arrivals[-1][0] for exchange in exchanges if exchange.arrivals]
+        if self.done and self.done[-1].error is None:
+            last.append(self.done[-1].ended)
+        if last:
+            self.heard = True
+            self.quiet_since = max(self.quiet_since, *last)
+        return max(0.0, self.now() - self.quiet_since)
 
     def _overdue(self, exchange: Exchange) -> Optional[str]:
         arrivals = exchange.arrivals
@@ -280,6 +298,7 @@ class Loop:
         self.connections[connection.fd] = connection
         self.poller.register(connection.fd, OUT)
         code = sock.connect_ex(self.target.address)
+        self.ports.append(sock.getsockname()[1])
         if code not in (0, errno.EINPROGRESS):
             self._refused(connection, os.strerror(code))
 

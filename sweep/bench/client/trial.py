@@ -6,6 +6,7 @@ import gc
 import http.client
 import json
 import os
+import re
 import resource
 import signal
 import socket
@@ -88,10 +89,23 @@ def server_info(target: Target) -> Optional[Dict[str, Any]]:
         return None
     states = [as_dict(state) for state in as_list(info.get("internal_states"))]
     kept: Dict[str, Any] = {name: info[name] for name in KEPT if name in info}
+    kept["num_requests_total"] = requests_total(target)
     kept["internal_states"] = [
         {name: state[name] for name in KEPT_STATE if name in state} for state in states
     ]
     return kept
+
+
+def requests_total(target: Target) -> Optional[int]:
+    """The requests the server has finished since its start, whoever sent them.
+
+    From /metrics, which needs no key; None without --enable-metrics (404). The counter has this
+    name since 0.4 (srt/observability/metrics_collector.py of 0.5.23), one line for each label.
+    """
+    status, body = control(target, "GET", "/metrics")
+    form = rb"^sglang:num_requests_total(?:\{.*\})? ([\d.e+]+)"
+    found = re.findall(form, body, re.MULTILINE) if status == 200 else []
+    return int(sum(map(float, found))) if found else None
 
 
 def drive(job: Dict[str, Any], target: Target, bodies: List[Dict[str, Any]], guard: Guard) -> Loop:
@@ -109,8 +123,8 @@ def drive(job: Dict[str, Any], target: Target, bodies: List[Dict[str, Any]], gua
 
 def warm_up(job: Dict[str, Any], target: Target, guard: Guard) -> Dict[str, Any]:
     """Runs the warm-up requests; Spoilt when none of them is ok."""
-    exchanges = drive(job, target, job["warmup"], guard).done
-    records = [record(exchange, 0.0) for exchange in exchanges]
+    loop = drive(job, target, job["warmup"], guard)
+    records = [record(exchange, 0.0) for exchange in loop.done]
     errors = [str(item["error"]) for item in records if item["error"] is not None]
     if errors and len(errors) == len(records):
         guard.check()
@@ -118,7 +132,8 @@ def warm_up(job: Dict[str, Any], target: Target, guard: Guard) -> Dict[str, Any]
     good = [item for item in records if item["error"] is None]
     tokens = sum(item["tokens_out"] for item in good)
     error = errors[0] if errors else None
-    return {"requests": len(records), "ok": len(good), "tokens": tokens, "error": error}
+    counts = {"requests": len(records), "ok": len(good), "tokens": tokens}
+    return {**counts, "error": error, "ports": loop.ports}
 
 
 def measure(job: Dict[str, Any], target: Target, guard: Guard) -> Dict[str, Any]:
@@ -138,6 +153,7 @@ def measure(job: Dict[str, Any], target: Target, guard: Guard) -> Dict[str, Any]
         "started": started or None,
         "ended": started + max(item["end"] for item in records) / 1e6 if started else None,
         "requests": records,
+        "ports": loop.ports,
         "client": {
             "cpu": round(loop.cpu, 4),
             "lag_ms_p99": round(lags[len(lags) * 99 // 100] * 1e3, 3) if lags else None,
@@ -170,7 +186,7 @@ def run(
     """
     guard = Guard(job, clock or Clock(), stopped)
     result: Dict[str, Any] = {"error": None, "concurrency": job["concurrency"], "requests": []}
-    result.update(started=None, ended=None, warmup=None, flush=None, client=None)
+    result.update(started=None, ended=None, warmup=None, flush=None, client=None, ports=[])
     result.update(server_before=None, server_after=None)
     try:
         allow_connections(int(job["concurrency"]))

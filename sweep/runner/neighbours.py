@@ -1,0 +1,78 @@
+"""Was the server under test ours alone while a trial was measured?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from sweep.bench.metrics import Measurement
+from sweep.inventory import BuiltinBenchmark
+from sweep.runner.record import Trial
+from sweep.runner.session import Session
+from sweep.sglang.foreign import Ours, foreign
+
+# Of a client on this machine: its times are not the host's to the millisecond.
+CLOCKS_DIFFER_S = 1.0
+
+
+def with_foreign(session: Session, trial: Trial, measurement: Measurement) -> Measurement:
+    """The measurement, flagged `foreign_requests` if others used the server; the evidence is kept.
+
+    Looked for from the first request to the last answer, in what the server printed in that time
+    and in what its counter says. Evidence that is missing proves nothing.
+    """
+    if trial.ready is None:
+        return measurement
+    benchmark = session.sweep.plan.benchmark
+    result = measurement.evidence or {}
+    local = isinstance(benchmark, BuiltinBenchmark) and benchmark.run_on == "controller"
+    since, until = _window(session, trial, measurement, local=local)
+    journal = session.systemd.journal_between(trial.ready.started.invocation_id, since, until)
+    found = foreign(journal, _ours(result, measurement, local=local), _counted(result))
+    if found is None:
+        return measurement
+    point = trial.due.point
+    session.sweep.note(
+        f"{trial.launch.id} C={point.concurrency}: {found.requests} or more requests that are not "
+        f"ours reached the server while it was measured ({'; '.join(found.seen)})"
+    )
+    evidence = {**result, "foreign": {"requests": found.requests, "seen": list(found.seen)}}
+    return replace(measurement, flags=measurement.flags | {"foreign_requests"}, evidence=evidence)
+
+
+def _window(
+    session: Session, trial: Trial, measurement: Measurement, *, local: bool
+) -> tuple[float, float]:
+    """When it was measured, in seconds of the host's clock."""
+    offset_s = session.facts.clock_offset_s
+    if measurement.window is None:  # a script of the user's, which tells no times
+        return trial.began.timestamp() + offset_s, session.sweep.clock.now().timestamp() + offset_s
+    since, until = measurement.window
+    if not local:
+        return since, until
+    return since + offset_s - CLOCKS_DIFFER_S, until + offset_s + CLOCKS_DIFFER_S
+
+
+def _ours(result: Any, measurement: Measurement, *, local: bool) -> Ours:
+    """Of a user's script nothing is known but that it is on the host."""
+    if measurement.window is None:
+        return Ours()
+    warmup, client = result.get("warmup") or {}, result.get("client") or {}
+    measured = len(measurement.requests) + int(client.get("resent") or 0)
+    ports = [*(warmup.get("ports") or ()), *(result.get("ports") or ())]
+    return Ours(
+        # Through the tunnel it is sshd that connects, from ports of its own.
+        ports=None if local or not ports else frozenset(ports),
+        sent=measured + int(warmup.get("requests") or 0),
+        in_flight=int(result["concurrency"]),
+        finished=measured,
+    )
+
+
+def _counted(result: Any) -> int | None:
+    """By how much the server's own counter grew around the measurement."""
+    before, after = (
+        (result.get(name) or {}).get("num_requests_total")
+        for name in ("server_before", "server_after")
+    )
+    return None if before is None or after is None else max(0, after - before)
