@@ -50,7 +50,12 @@ class Systemd:
     @cached_property
     def site(self) -> Site:
         paths = Paths(
-            self._host.root, self._spec.scope, self.facts.uid, self._run_id, self._spec.unit
+            root=self._host.root,
+            scope=self._spec.scope,
+            uid=self.facts.uid,
+            run_id=self._run_id,
+            unit=self._spec.unit,
+            homes=self.facts.homes,
         )
         return Site(self._host, self._spec, self._clock, paths)
 

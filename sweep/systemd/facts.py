@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sweep.clock import Clock
 from sweep.errors import HostError, HostRefused
@@ -11,6 +11,7 @@ from sweep.host.script import sections
 from sweep.inventory import HostSpec
 from sweep.systemd import gpus
 from sweep.systemd.gpus import Gpu
+from sweep.systemd.paths import Homes
 from sweep.systemd.site import quote, text
 
 # The oldest systemd whose options and directives we keep to (Ubuntu 20.04).
@@ -35,6 +36,7 @@ class HostFacts:
     clock_offset_s: float
     lingers: bool
     missing: tuple[str, ...] = ()
+    homes: Homes = field(default_factory=Homes)
 
 
 def read_facts(host: Host, spec: HostSpec, clock: Clock) -> HostFacts:
@@ -55,6 +57,7 @@ def read_facts(host: Host, spec: HostSpec, clock: Clock) -> HostFacts:
             clock_offset_s=_clock_offset_s(host, clock),
             lingers=text(found.get("linger")) == "yes",
             missing=tuple(text(found.get("missing")).split()),
+            homes=Homes.parse(text(found["homes"])),
         )
     except (KeyError, IndexError, ValueError) as error:
         raise HostError(
@@ -102,6 +105,7 @@ def _script(host: Host, spec: HostSpec) -> str:
     return f"""
 echo @@uid; id -u
 echo @@user; id -un
+echo @@homes; {Homes.ASK}
 echo @@boot; cat {quote(host.root)}/proc/sys/kernel/random/boot_id
 echo @@systemd; systemctl --version | head -n 1
 echo @@hostname; uname -n

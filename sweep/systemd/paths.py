@@ -7,14 +7,19 @@
     {run}/sweep/RUN/secrets.{env,yaml}       0600
     {run}/sweep/RUN/jobs/UNIT                one empty file per benchmark client started
     {tmp}/sweep-UID/RUN/JOB/                 a benchmark client's directory, its user's, 0700
+    {state}/sweep/RUN/                       lock, record and restore.sh once more, no secrets
+    {etc}/sweep-boot-RUN.service             runs that restore.sh when the host boots
 
-`{run}` is /run, or /run/user/UID in user scope: gone after a reboot. `{tmp}` is /var/tmp.
+`{run}` is /run, or /run/user/UID in user scope: gone after a reboot. `{tmp}` is /var/tmp. `{state}`
+is /var/lib, or $XDG_STATE_HOME (~/.local/state); `{etc}` is /etc/systemd/system, or
+~/.config/systemd/user.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 # Names become files and units: nothing that a shell, systemd or a directory would read otherwise.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -28,6 +33,21 @@ def require_name(text: str) -> str:
 
 
 @dataclass(frozen=True)
+class Homes:
+    """Where the user our scripts run as keeps things; user scope alone looks there."""
+
+    home: str = ""
+    state: str = ""
+
+    # A shell command that prints the two, a line each.
+    ASK: ClassVar[str] = 'echo "$HOME"; echo "${XDG_STATE_HOME:-$HOME/.local/state}"'
+
+    @classmethod
+    def parse(cls, printed: str) -> Homes:
+        return cls(*printed.splitlines()[:2])
+
+
+@dataclass(frozen=True)
 class Paths:
     """The places of one run on one host. `root` is the demo host's private prefix, else empty."""
 
@@ -36,6 +56,7 @@ class Paths:
     uid: int
     run_id: str
     unit: str
+    homes: Homes = Homes()
 
     def __post_init__(self) -> None:
         require_name(self.run_id)
@@ -75,6 +96,44 @@ class Paths:
         return f"{self.run}/restore.sh"
 
     @property
+    def kept_root(self) -> str:
+        """What outlives a reboot, of all runs."""
+        state = self.homes.state if self.scope == "user" else f"{self.root}/var/lib"
+        return f"{state}/sweep"
+
+    @property
+    def kept(self) -> str:
+        return f"{self.kept_root}/{self.run_id}"
+
+    @property
+    def kept_record(self) -> str:
+        """There as long as the run owes the host something."""
+        return f"{self.kept}/record.json"
+
+    @property
+    def boot_unit(self) -> str:
+        return f"sweep-boot-{self.run_id}.service"
+
+    @property
+    def boot_unit_file(self) -> str:
+        return f"{self._units}/{self.boot_unit}"
+
+    @property
+    def boot_target(self) -> str:
+        return "default.target" if self.scope == "user" else "multi-user.target"
+
+    @property
+    def boot_link(self) -> str:
+        """What `systemctl enable` would make."""
+        return f"{self._units}/{self.boot_target}.wants/{self.boot_unit}"
+
+    @property
+    def _units(self) -> str:
+        if self.scope == "user":
+            return f"{self.homes.home}/.config/systemd/user"
+        return f"{self.root}/etc/systemd/system"
+
+    @property
     def secrets_env(self) -> str:
         return f"{self.run}/secrets.env"
 
@@ -105,7 +164,11 @@ class Paths:
         return f"{self.work}/{require_name(name)}"
 
     def job_unit(self, name: str) -> str:
-        return f"sweep-job-{self.run_id}-{require_name(name)}.service"
+        return f"{self.job_unit_prefix}{require_name(name)}.service"
+
+    @property
+    def job_unit_prefix(self) -> str:
+        return f"sweep-job-{self.run_id}-"
 
     @property
     def restore_unit(self) -> str:
@@ -118,4 +181,4 @@ class Paths:
 
     def of_run(self, run_id: str) -> Paths:
         """The same host's places of another run."""
-        return Paths(self.root, self.scope, self.uid, run_id, self.unit)
+        return replace(self, run_id=run_id)
