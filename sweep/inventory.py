@@ -82,13 +82,14 @@ class ProductionCommands(_Spec):
 
 
 class HostSpec(_Spec):
-    """One GPU host. With `transport: demo` everything else has a working default.
+    """One GPU host. With `transport: demo` everything else has a working default; with
+    `transport: local` it is this machine, and whatever SSH would need stays unset.
 
     `host_class` names machines whose numbers may be compared; a loaded host always has one (its
     own name where the file gives none).
     """
 
-    transport: Literal["ssh", "demo"] = "ssh"
+    transport: Literal["ssh", "local", "demo"] = "ssh"
     address: str = ""
     user: str | None = None
     ssh_port: Port | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from socket import gethostname
 from typing import TYPE_CHECKING
 
 import click
@@ -14,6 +15,8 @@ from sweep.limits import MOST_CONCURRENCY
 
 if TYPE_CHECKING:
     from sweep.inventory import HostSpec
+
+LOCAL = "local"  # this machine, where a host is asked for
 
 
 @click.command(
@@ -71,7 +74,8 @@ def scrape(file: str) -> None:
 )
 @click.option(
     "--from", "source", nargs=2, metavar="HOST UNIT",
-    help="Read the unit that a host runs today, over SSH; HOST may be USER@HOST.",
+    help="Read the unit that a host runs today, over SSH; HOST may be USER@HOST, or the word local "
+    "for this machine.",
 )  # fmt: skip
 @click.option("--become", type=click.Choice(["none", "sudo"]), default="none", show_default=True)
 @click.option("--scope", type=click.Choice(["system", "user"]), default="system", show_default=True)
@@ -95,7 +99,7 @@ def init(options: Options, /, source: tuple[str, str] | None, **given: str | Non
 
     target, unit = source
     spec = _spec_for(target, given)
-    name = host_name(spec.address)
+    name = host_name(spec.address or gethostname())
     with connect(name, spec) as host:
         draft = from_unit(host, name, spec.address, unit, connected=spec)
     write_new(path, draft.text)
@@ -108,9 +112,12 @@ def _spec_for(target: str, given: dict[str, str | None]) -> HostSpec:
     """Enough of a host to connect to it: what the options say, the server still unknown."""
     from sweep.inventory import HostSpec, ServerSpec
 
-    user, _, address = target.rpartition("@")
     known = {key: value for key, value in given.items() if value is not None}
     server = ServerSpec(command=("/bin/true",))
+    if target == LOCAL:
+        meant = {key: known[key] for key in ("become", "scope")}
+        return HostSpec.model_validate({"transport": LOCAL, **meant, "server": server})
+    user, _, address = target.rpartition("@")
     return HostSpec.model_validate(
         {"address": address, "user": user or None, **known, "server": server}
     )

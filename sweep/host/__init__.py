@@ -1,7 +1,10 @@
-"""A host, over SSH: run a script, write and read a file, reach a port. See `verbs.Host`.
+"""A host, over SSH or this machine: run a script, write and read a file, reach a port.
+
+The seam is `verbs.Host`.
 
     verbs        Host and Result: the seam
     script       how scripts are wrapped, how their answers are told apart
+    scripted     files over scripts              local  this machine, without SSH
     route        where to connect, over which jump hosts (`ssh -G`)
     hostkeys     is it the right host?          login   with which key?
     wire         sockets and the heartbeat      exchange, tunnel, relay  what goes over a channel
@@ -15,14 +18,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from sweep.host.local import LocalHost
 from sweep.host.script import sections
+from sweep.host.scripted import ScriptedHost
 from sweep.host.verbs import Host, Result
 from sweep.inventory import HostSpec
-
-if TYPE_CHECKING:
-    from sweep.host.session import SshHost
 
 __all__ = ["Host", "Result", "connect", "sections"]
 
@@ -33,13 +34,17 @@ def connect(
     *,
     sleep: Callable[[float], None] = time.sleep,
     monotonic: Callable[[], float] = time.monotonic,
-) -> SshHost:
-    """Connect to a host of the inventory; a context manager. `transport: demo` starts one first.
+) -> ScriptedHost:
+    """Connect to a host of the inventory; a context manager.
+
+    `transport: demo` starts one first; `transport: local` is this machine and needs no connection.
 
     Tries once: HostUnreachable when nobody answers or the name does not resolve, HostRefused for
     host keys, logins and sudo. Afterwards a lost connection is made anew for `reconnect_for_s`,
     with growing pauses spent in `sleep`.
     """
+    if spec.transport == "local":
+        return LocalHost(name, spec)
     from sweep.host.opening import DemoSession, open_ssh  # noqa: PLC0415 - loads fabric
     from sweep.host.session import Waiting  # noqa: PLC0415
 

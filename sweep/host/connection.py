@@ -19,6 +19,7 @@ from sweep.host.login import KeyLogin
 from sweep.host.relay import is_connected
 from sweep.host.route import Hop
 from sweep.host.script import KILL_AFTER_S
+from sweep.host.scripted import NO_STATUS
 from sweep.host.trouble import FOREIGN, translated
 from sweep.host.verbs import TIMED_OUT, Result
 from sweep.host.wire import CONNECT_TIMEOUT_S, Heartbeat, SocketLike, Wire, first_leg
@@ -28,7 +29,6 @@ AUTH_TIMEOUT_S = 30.0  # PAM may ask others
 GRACE_S = 5.0  # for the answer to travel, beyond the host's own time limit
 SETTLE_S = 0.5
 SESSION_FREE_S, SESSION_POLL_S = 5.0, 0.02
-NO_STATUS = 255  # as ssh: the command ended, but not with a status
 PROHIBITED, CONNECT_FAILED = 1, 2  # RFC 4254, 5.1
 
 # Whoever wants paramiko's own log gives it a handler; without one it would go to stderr.

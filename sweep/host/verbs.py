@@ -49,7 +49,7 @@ class Host(Protocol):
 
     @property
     def host_key(self) -> str:
-        """The fingerprint of the key the host proved to have: `SHA256:...`."""
+        """The fingerprint of the key the host proved to have: `SHA256:...`; "" of this machine."""
         ...
 
     def run(self, script: str, *, timeout_s: float = 30, stdin: bytes = b"") -> Result:
@@ -78,7 +78,8 @@ class Host(Protocol):
         It stays through reconnections; only what was being transferred is lost. Where nothing
         listens on the host, a connection is reset, or ends without a byte, at once. Where sshd
         forwards no ports, the host's Python does, too slowly to measure through: `direct` tries
-        it, once, at the beginning and raises HostRefused.
+        it, once, at the beginning and raises HostRefused. Of this machine it is the port itself,
+        and a connection may be refused.
         """
         ...
 

@@ -80,7 +80,10 @@ def _header(facts: UnitFacts, host_name: str, notes: tuple[str, ...]) -> Iterato
 
 
 def _host(facts: UnitFacts, server: ServerDraft, address: str, spec: HostSpec) -> Iterator[str]:
-    yield f"address: {scalar(address)}"
+    if spec.transport == "local":
+        yield "transport: local"
+    else:
+        yield f"address: {scalar(address)}"
     for key in ("user", "ssh_port", "identity_file", "ssh_config"):
         value = getattr(spec, key)
         if value is not None:

@@ -15,6 +15,7 @@ from sweep.sglang.args import flag_complaints, spelt
 from sweep.sglang.flags import canonical
 
 _SSH_ALONE = ("address", "user", "ssh_port", "identity_file", "ssh_config", "host_key")
+_WITHOUT_SSH = ("local", "demo")
 
 
 def read_host(report: Report, name: str, value: object) -> HostSpec | None:
@@ -26,10 +27,9 @@ def read_host(report: Report, name: str, value: object) -> HostSpec | None:
     given = mapping(report, path, value)
     if given is None:
         return None
+    _connection(report, path, given)
     demo = given.get("transport") == "demo"
-    values = _with_demo_defaults(report, path, given) if demo else dict(given)
-    if "address" not in values and not report.touches((*path, "address")):
-        report.add((*path, "address"), ADDRESS_MISSING)
+    values = _with_demo_defaults(given) if demo else dict(given)
     server = _server(report, (*path, "server"), values.get("server"), demo=demo)
     if server is not None:
         values["server"] = server
@@ -50,10 +50,19 @@ def read_host(report: Report, name: str, value: object) -> HostSpec | None:
     return None if report.within(path) else host
 
 
-def _with_demo_defaults(report: Report, path: Path, given: Values) -> dict[str, object]:
+def _connection(report: Report, path: Path, given: Values) -> None:
+    """The keys that say how to reach the host: one of them is needed, or none makes sense."""
+    transport = given.get("transport")
+    if transport not in _WITHOUT_SSH:
+        if "address" not in given and not report.touches((*path, "address")):
+            report.add((*path, "address"), ADDRESS_MISSING)
+        return
     for key in _SSH_ALONE:
         if key in given:
-            report.add((*path, key), "means nothing with transport: demo; remove it")
+            report.add((*path, key), f"means nothing with transport: {transport}; remove it")
+
+
+def _with_demo_defaults(given: Values) -> dict[str, object]:
     defaults: dict[str, object] = {
         "address": "127.0.0.1",
         "host_class": "demo",

@@ -38,8 +38,10 @@ def write_config(path: Path, machine: Machine, *lines: str, name: str = "target"
     return path
 
 
+# Needs no host to be started: neither root nor a real system.
+HERE = {"demo": {"transport": "demo"}, "local": {"transport": "local"}}
 KINDS = {
-    "demo": ("", {}),
+    **dict.fromkeys(HERE, ("", {})),
     "bookworm": ("root", {}),
     "trixie": ("root", {}),
     "bookworm-sudo": ("ops", {"become": "sudo"}),
@@ -49,12 +51,16 @@ KINDS = {
 }
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        pytest.param(kind, marks=() if kind == "demo" else pytest.mark.testhost) for kind in KINDS
-    ],
-)
+def kinds(*but: str) -> list[Any]:
+    """Every kind of host except those named, as parameters."""
+    return [
+        pytest.param(kind, marks=() if kind in HERE else pytest.mark.testhost)
+        for kind in KINDS
+        if kind not in but
+    ]
+
+
+@pytest.fixture(scope="module", params=kinds())
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -63,8 +69,8 @@ def kind(request: pytest.FixtureRequest) -> str:
 def host(kind: str, request: pytest.FixtureRequest) -> Iterator[Host]:
     """A connected host of each kind."""
     user, changes = KINDS[kind]
-    if kind == "demo":
-        spec = HostSpec(transport="demo", server=SERVER)
+    if kind in HERE:
+        spec = HostSpec.model_validate({**HERE[kind], "server": SERVER})
     else:
         pool: Pool = request.getfixturevalue("testhost")
         spec = spec_for(pool.shared(kind.partition("-")[0]), user, **changes)

@@ -12,7 +12,7 @@ import pytest
 
 from sweep.errors import HostRefused
 from sweep.host import Host, connect
-from tests.host.conftest import spec_for
+from tests.host.conftest import kinds, spec_for
 from tests.testhost import Pool
 
 # Answers each connection with what it read until its end, backwards; prints its port first.
@@ -90,6 +90,7 @@ def test_where_nothing_listens_a_connection_ends_at_once(host: Host, folder: str
         assert host.run("echo fine").text == "fine\n"
 
 
+@pytest.mark.parametrize("kind", kinds("local"), indirect=True)
 def test_two_tunnels_and_their_end(host: Host, folder: str) -> None:
     with reverser(host, folder) as there:
         with host.tunnel(there) as one, host.tunnel(there) as two:

@@ -58,6 +58,16 @@ def test_a_demo_host_needs_nothing_else() -> None:
     assert demo.server.port not in (0, 30000)
 
 
+def test_this_machine_needs_no_address(tmp_path: Path) -> None:
+    text = (
+        "hosts: {h: {transport: local, become: sudo,\n"
+        "  server: {command: [/opt/sglang], args: {model-path: /m}}}}\n"
+        "sweeps: {s: {host: h, steps: 0, concurrency: 1}}\n"
+    )
+    here = loaded(text, tmp_path).hosts["h"]
+    assert (here.transport, here.address, here.become) == ("local", "", "sudo")
+
+
 def test_a_demo_host_keeps_what_it_is_given(tmp_path: Path) -> None:
     text = (
         "hosts: {d: {transport: demo, production: [],\n"
