@@ -16,7 +16,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from sweep.demo.failures import Fault, notice_and_die, scheduler_dies
+from sweep.demo.failures import Fault, scheduler_dies, watchdog_barks
 from sweep.demo.model import Acceptance, prefill_s
 from sweep.demo.reporter import Pool, Reporter
 from sweep.demo.startup import Launch
@@ -286,9 +286,5 @@ class Engine:
         if kind == "watchdog":
             limit = float(self._launch.args["watchdog_timeout"])
             await asyncio.sleep(limit / self._speed)
-            log.complain(
-                f"Scheduler watchdog timeout (self.watchdog_timeout={limit}, self.soft=False)",
-                self._launch.rank0,
-            )
-            notice_and_die(log, serving=True)
+            watchdog_barks(log, limit, self._launch.rank0)
         scheduler_dies(log, kind, self._launch.rank0, serving=True)

@@ -86,6 +86,24 @@ def reason(kind: str) -> str:
     )
 
 
+def watchdog_barks(log: Log, limit_s: float, rank: str) -> NoReturn:
+    """What the watchdog of a hung scheduler prints: its stacks by py-spy, then that it is over."""
+    pid = os.getpid() + 1
+    log.complain(
+        f"Pyspy dump for PID {pid} (py-spy dump --native --pid {pid}):\n"
+        f"Process {pid}: sglang::scheduler\nPython v3.12.3 (/opt/sglang/bin/python3.12)\n\n"
+        f'Thread {pid} (active): "MainThread"\n'
+        f"    verify ({_ROOT}/speculative/eagle_worker_v2.py:791)\n"
+        f"    event_loop_overlap ({_ROOT}/managers/scheduler.py:1731)\n"
+        f"    run_scheduler_process ({_ROOT}/managers/scheduler.py:6362)\n",
+        rank,
+    )
+    log.complain(
+        f"Scheduler watchdog timeout (self.watchdog_timeout={limit_s}, self.soft=False)", rank
+    )
+    notice_and_die(log, serving=True)
+
+
 def scheduler_dies(log: Log, kind: str, rank: str, *, serving: bool) -> NoReturn:
     """The scheduler's exception, the parent's notice, then SIGKILL of the whole tree."""
     log.complain(f"Scheduler hit an exception: {reason(kind)}", rank)

@@ -123,7 +123,8 @@ def _port_is_ours(session: Session, state: UnitState, suspect: Listener | None) 
     found = stranger(state)
     if found is not None and found == suspect:
         raise LaunchError(
-            "port_in_use", f"port {session.server.port} was taken meanwhile by {found.text}"
+            "port_in_use",
+            f"port {session.server.port} was taken meanwhile by {session.systemd.named(found)}",
         )
     return found
 
@@ -199,7 +200,7 @@ def verify(
     if other := stranger(state):
         raise LaunchError(
             "wrong_configuration",
-            f"port {session.server.port} is answered by {other.text}, which is not in "
+            f"port {session.server.port} is answered by {session.systemd.named(other)}, not in "
             f"{session.sweep.spec.unit}",
         )
     info = session.api.server_info()
@@ -217,5 +218,8 @@ def _capacity(session: Session, started: Started, info: Mapping[str, Any]) -> Ca
     while True:
         found = scrape(session.journal(started))
         if found.max_running_requests is not None or clock.monotonic() > deadline:
-            return capacity(found, info)
+            known = capacity(found, info)
+            if known.gaps:
+                session.sweep.note(f"the journal of this start is incomplete: {known.gaps}")
+            return known
         clock.sleep(HEALTH_POLL_S)

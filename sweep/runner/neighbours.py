@@ -10,6 +10,7 @@ from sweep.inventory import BuiltinBenchmark
 from sweep.runner.record import Trial
 from sweep.runner.session import Session
 from sweep.sglang.foreign import Ours, foreign
+from sweep.sglang.journal import scrape
 
 # Of a client on this machine: its times are not the host's to the millisecond.
 CLOCKS_DIFFER_S = 1.0
@@ -28,6 +29,8 @@ def with_foreign(session: Session, trial: Trial, measurement: Measurement) -> Me
     local = isinstance(benchmark, BuiltinBenchmark) and benchmark.run_on == "controller"
     since, until = _window(session, trial, measurement, local=local)
     journal = session.systemd.journal_between(trial.ready.started.invocation_id, since, until)
+    if scrape(journal).suppressed:
+        measurement = replace(measurement, flags=measurement.flags | {"journal_incomplete"})
     found = foreign(journal, _ours(result, measurement, local=local), _counted(result))
     if found is None:
         return measurement

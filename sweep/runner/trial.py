@@ -36,7 +36,7 @@ def run_trial(session: Session, launch: Launch, due: Due, ready: Ready) -> None:
             python=sweep.spec.python,
             port=session.server.port,
             model=ready.served_model,
-            concurrency=trial.concurrency or 1,
+            concurrency=width(trial),
             trial=due.trial,
             steps=launch.config.steps,
             draft_tokens=ready.draft_tokens,
@@ -53,10 +53,22 @@ def run_trial(session: Session, launch: Launch, due: Due, ready: Ready) -> None:
             measurement = session.backend.read(context, client.outputs(job.outputs))
         except PointError as error:
             require_survivor(session, ready)
+            session.systemd.require_room()
             raise as_launch_error(error) from error
         measurement = with_foreign(session, trial, measurement)
         # The host keeps what the client left until the row is on this disk.
         record_result(session, trial, measurement)
+
+
+def width(trial: Trial) -> int:
+    """How many requests to hold in flight. Raises PointError where `max` is not known."""
+    if trial.concurrency is None:
+        raise PointError(
+            "unknown",
+            "neither the journal nor /server_info says how much the server admits, so `max` is no "
+            "number; give numbers as concurrency",
+        )
+    return trial.concurrency
 
 
 @contextmanager

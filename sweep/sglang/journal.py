@@ -23,7 +23,7 @@ from typing import TypeVar
 
 from sweep.sglang.failures import in_log
 from sweep.sglang.launches import Launch, last_launch
-from sweep.sglang.lines import BLOB, HEADER, find_all
+from sweep.sglang.lines import BLOB, HEADER, find_all, is_logged
 from sweep.sglang.resolved import Value
 
 _CAPACITY = re.compile(
@@ -34,6 +34,7 @@ _CAPACITY = re.compile(
 _DECODE_HEAD = re.compile(rb"Decode batch(?: \[\d{1,15}\])?[.,] (?=#running-req: )")
 _TIMINGS = re.compile(rb"([a-z_0-9]{1,40})=(\d{1,9}\.\d+)")
 _VERSION = re.compile(rb"(?i)\bsglang(?:[ _-]?version)?(?:: |[ =:v]|==)+(\d+\.\d+\.\d+[\w.]{0,20})")
+_SUPPRESSED = re.compile(rb"Suppressed (\d{1,12}) messages? from \S")
 _DECODE_LONGEST = 1200
 
 _Number = TypeVar("_Number", int, float)
@@ -83,8 +84,9 @@ class Scrape:
     them; `available_gpu_mem_gb` the least of any rank. The `speculative_*` values, `dp_size` and
     `model_path` are resolved ones. `ready`: the server said so (it may have failed afterwards).
     `failure` is one of `rows.FAILURES`. `retractions` counts the times the KV pool was full,
-    `blobs` the messages that journalctl hid (`--all` or `-o cat` shows them), `launches` those in
-    the log. `startup_s` are SGLang's own timings in seconds (0.5.17 and newer).
+    `blobs` the messages that journalctl hid (`--all` or `-o cat` shows them), `suppressed` those
+    that journald dropped for being too many, `launches` those in the log. `startup_s` are SGLang's
+    own timings in seconds (0.5.17 and newer).
     """
 
     max_running_requests: int | None
@@ -105,6 +107,7 @@ class Scrape:
     failure_detail: str | None
     retractions: int
     blobs: int
+    suppressed: int
     launches: int
     decode: tuple[Decode, ...]
 
@@ -142,6 +145,7 @@ def scrape(data: bytes) -> Scrape:
         failure_detail=failure.detail if failure else None,
         retractions=text.count(b"#retracted_reqs: "),
         blobs=len(BLOB.findall(text)) if b" blob data]" in text else 0,
+        suppressed=_suppressed(text),
         launches=launch.count,
         decode=tuple(_decode(launch)),
     )
@@ -257,6 +261,16 @@ def _version(text: bytes) -> str | None:
     """Only where something printed it (a container's entry point, pip): SGLang itself does not."""
     found = _VERSION.search(text, 0, 64 * 1024)
     return found[1].decode().rstrip(".") if found else None
+
+
+def _suppressed(text: bytes) -> int:
+    """`Suppressed 1433 messages from sglang.service`, journald's own words since 208."""
+    found = 0
+    for position in find_all(text, b"Suppressed "):
+        said = _SUPPRESSED.match(text, position)
+        if said and not is_logged(text, position):
+            found += int(said[1])
+    return found
 
 
 def _integer(args: Mapping[str, Value], name: str) -> int | None:

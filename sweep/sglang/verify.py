@@ -28,13 +28,15 @@ _ALWAYS = (_ALGORITHM, *_SPECULATION, "model_path", "tp_size", "dp_size")
 class Capacity:
     """How much the server admits, summed over DP ranks; None where nobody says it.
 
-    `flags` holds `journal_incomplete` where the journal lacked a number.
+    `flags` holds `journal_incomplete` where the journal lacked a number, or says that it lacks
+    lines; `gaps` says the same in words.
     """
 
     max_running_requests: int | None
     max_total_num_tokens: int | None
     dp_size: int
     flags: frozenset[str]
+    gaps: str = ""
 
 
 def mismatches(expected: Mapping[str, object], info: Mapping[str, Any]) -> tuple[str, ...]:
@@ -85,13 +87,24 @@ def capacity(found: Scrape, info: Mapping[str, Any] | None) -> Capacity:
     tokens = _sum(pools, dp_size)
     if tokens is None and first is not None and same_pools:
         tokens = first * dp_size
-    complete = found.max_running_requests is not None and found.max_total_num_tokens is not None
+    gaps = _gaps(found)
     return Capacity(
         max_running_requests=_either(found.max_running_requests, _sum(requests, dp_size)),
         max_total_num_tokens=_either(found.max_total_num_tokens, tokens),
         dp_size=dp_size,
-        flags=frozenset() if complete else frozenset({"journal_incomplete"}),
+        flags=frozenset({"journal_incomplete"} if gaps else ()),
+        gaps=gaps,
     )
+
+
+def _gaps(found: Scrape) -> str:
+    """What the journal lacks, in words; empty when it is whole as far as can be seen."""
+    gaps = []
+    if found.max_running_requests is None or found.max_total_num_tokens is None:
+        gaps.append("it does not say how much the server admits")
+    if found.suppressed:
+        gaps.append(f"journald suppressed {found.suppressed} messages (rate limiting)")
+    return "; ".join(gaps)
 
 
 def _per_dp(ranks: Sequence[Rank]) -> list[Rank]:

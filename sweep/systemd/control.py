@@ -19,10 +19,12 @@ from sweep.systemd.journal import Journal
 from sweep.systemd.lock import Lock
 from sweep.systemd.owner import Owner
 from sweep.systemd.paths import Paths
+from sweep.systemd.processes import describe
 from sweep.systemd.restore import Restored, Restorer
+from sweep.systemd.room import full_disk_as_launch_error, full_disk_as_refusal, require_room
 from sweep.systemd.service import Service, Started
 from sweep.systemd.site import Site
-from sweep.systemd.state import UnitState
+from sweep.systemd.state import Listener, UnitState
 from sweep.systemd.stopping import Stopping
 from sweep.systemd.takeover import Takeover, extend, take
 from sweep.systemd.watch import Watch
@@ -67,7 +69,8 @@ class Systemd:
         """
         require_usable(self._host, self._spec, self.facts)
         lock = Lock(self._run_id, self._spec.unit, self.facts.boot_id, owner)
-        hold, takeover = take(self.site, lock, Health(self.site))
+        with full_disk_as_refusal():
+            hold, takeover = take(self.site, lock, Health(self.site))
         self._held = Held(self.site, hold, takeover)
         return takeover
 
@@ -112,6 +115,15 @@ class Systemd:
         Raises LaunchError: hang, port_in_use, gpu_busy.
         """
         return self._hold.stop()
+
+    def require_room(self) -> None:
+        """Raise LaunchError host_disk_full when no client can write its result any more."""
+        require_room(self.site, self.site.paths.work)
+
+    def named(self, listener: Listener) -> str:
+        """Who listens: pid, user and command line, as far as they may be seen."""
+        known = describe(self.site, [listener.pid] if listener.pid else [])
+        return known.get(listener.pid or 0, listener.text)
 
     @property
     def jobs(self) -> Jobs:
@@ -171,8 +183,9 @@ class Held:
     def install(self, unit: RenderedUnit, secrets: SecretFiles, facts: HostFacts) -> None:
         if self._service.is_up():
             self.stop()
-        stops = self._service.install(unit, secrets)
-        self.record = extend(self._site, self.record, stops)
+        with full_disk_as_launch_error():
+            stops = self._service.install(unit, secrets)
+            self.record = extend(self._site, self.record, stops)
         used = gpus.used_by(unit.argv, unit.environment, facts.gpus)
         self._cards = tuple(card.uuid for card in used)
 
@@ -180,8 +193,9 @@ class Held:
         if self._clearing.before() is None:
             # Nobody stops production for a port that is not to be had.
             self._service.require_free_port()
-        self._clearing.clear(self._hold, self.record)
-        return self._service.start()
+        with full_disk_as_launch_error():
+            self._clearing.clear(self._hold, self.record)
+            return self._service.start()
 
     def stop(self) -> float:
         stopping = Stopping(self._site, self._service, self.watch, self._memory)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from sweep.systemd.deadman import Hold
 from sweep.systemd.lock import ACTIVE
 from sweep.systemd.paths import require_name
-from sweep.systemd.service import full_disk_as_launch_error
+from sweep.systemd.room import full_disk_as_launch_error
 from sweep.systemd.site import KNOW_HOME, Site, properties, quote, text
 from sweep.systemd.state import JobState
 
@@ -62,12 +62,13 @@ class Jobs:
         Raises HostTaken, LaunchError host_disk_full, HostError when systemd refuses.
         """
         job = self.job(name, progress)
-        if not self._make(job):
-            return job
+        doing = f"start the benchmark client {name}"
         with full_disk_as_launch_error():
+            if not self._make(job):
+                return job
             for file, content in {**files, "run.sh": _command(job, argv)}.items():
                 self._site.host.put(f"{job.directory}/{require_name(file)}", content, mode=0o600)
-        answer = self._site.ask(f"start the benchmark client {name}", self._start_script(job, user))
+            answer = self._site.ask(doing, self._start_script(job, user))
         self._hold.require(answer)
         return job
 

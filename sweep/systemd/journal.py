@@ -13,6 +13,7 @@ _LAG_INTERVAL_S = 0.25
 _STEADY_LOOKS = 3
 _NOTHING_TO_READ, _NOT_SYNCED = 1, 3
 _TIMEOUT_S = 120.0
+_JOURNALCTL = "journalctl --quiet --no-pager"
 _INVOCATION = re.compile(r"[0-9a-f]{32}")
 
 
@@ -66,13 +67,16 @@ class Journal:
     def _script(self, invocation_id: str, limit: str) -> str:
         """What carries the invocation's id, and the rest of its output by the stream it came in.
 
+        What journald says of it, too (`Suppressed 12 messages from ...`). A user's journalctl is
+        not told --user: journald's own words stand in the system's journal, and the ids suffice.
+
         journald asks for the id when it sees a process's first line; of a unit that has ended by
         then it finds none (seen on 252 and 257). All processes of a start write into one stream,
         found by a line that has the id, or by the main process and the time of the start.
         """
         site = self._site
         about = "USER_INVOCATION_ID" if site.spec.scope == "user" else "INVOCATION_ID"
-        newest = f"{site.journalctl} -n 1 -o export --output-fields=_STREAM_ID _TRANSPORT=stdout"
+        newest = f"{_JOURNALCTL} -n 1 -o export --output-fields=_STREAM_ID _TRANSPORT=stdout"
         stream = "2>/dev/null | sed -n 's/^_STREAM_ID=//p'"
         return f"""
 journalctl --sync >/dev/null 2>&1; synced=$?
@@ -85,7 +89,8 @@ if [ -z "$stream" ]; then
     [ -n "${{since-}}" ] && stream=$({newest} --since "@$since" _PID="$pid" {stream})
   esac
 fi
-{site.journalctl} {limit} -o cat --all _SYSTEMD_INVOCATION_ID={invocation_id} \\
-  + {about}={invocation_id} ${{stream:+ + _STREAM_ID=$stream}} || exit
+{_JOURNALCTL} {limit} -o cat --all _SYSTEMD_INVOCATION_ID={invocation_id} \\
+  + {about}={invocation_id} + OBJECT_SYSTEMD_INVOCATION_ID={invocation_id} \\
+  ${{stream:+ + _STREAM_ID=$stream}} || exit
 [ $synced = 0 ] || exit {_NOT_SYNCED}
 """

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sweep.errors import HostError, HostRefused, HostTaken, LaunchError
+from sweep.errors import HostRefused, HostTaken, LaunchError
 from sweep.host.verbs import TIMED_OUT
 from sweep.systemd.deadman import Hold
 from sweep.systemd.processes import describe
@@ -18,7 +17,6 @@ from sweep.systemd.state import Listener, UnitState, listeners, port_script
 from sweep.unit import RenderedUnit, SecretFiles
 
 _START_TIMEOUT_S = 120.0
-_NO_ROOM = "No space left on device"
 
 
 @dataclass(frozen=True)
@@ -50,19 +48,18 @@ echo @@unit; {site.systemctl} show -p ActiveState -- {quote(site.paths.unit)}
     def install(self, unit: RenderedUnit, secret_files: SecretFiles) -> tuple[str, ...]:
         """Put the unit and its secrets in place; the units that starting it would stop.
 
-        Raises LaunchError: host_disk_full, or exec_failed when systemd does not take the unit;
-        HostRefused when somebody's drop-in would change it.
+        Raises LaunchError exec_failed when systemd does not take the unit; HostRefused when
+        somebody's drop-in would change it.
         """
         site, paths = self._site, self._site.paths
         if unit.name != paths.unit:
             raise ValueError(f"rendered for {unit.name}, this host's unit is {paths.unit}")
-        with full_disk_as_launch_error():
-            site.host.put(paths.unit_file, unit.text.encode(), mode=0o644)
-            self._put_secrets(secret_files)
+        site.host.put(paths.unit_file, unit.text.encode(), mode=0o644)
+        self._put_secrets(secret_files)
         answer = site.ask("load our unit", f"""
 {self._hold.guard()}
 {self._own_secrets()}
-printf '%s\\n' {quote(unit.name, unit.sha256)} > {quote(paths.claim)}
+printf '%s\\n' {quote(unit.name, unit.sha256)} > {quote(paths.claim)} || exit
 {site.systemctl} daemon-reload || exit
 echo @@unit
 {site.systemctl} show -p LoadState -p LoadError -p FragmentPath -p Conflicts -p DropInPaths \\
@@ -208,14 +205,3 @@ echo @@unit; show
             f"port {port} is taken by {'; '.join(owners)}; end it, or name another port in "
             "hosts.*.server.port of the inventory"
         )
-
-
-@contextmanager
-def full_disk_as_launch_error() -> Iterator[None]:
-    """A full disk costs a launch; other trouble with the host stays what it is."""
-    try:
-        yield
-    except HostError as error:
-        if _NO_ROOM in str(error):
-            raise LaunchError("host_disk_full", str(error)) from error
-        raise
