@@ -99,7 +99,7 @@ class Effect:
     steps: int
     against: int
     change: float
-    interval: Interval | None
+    interval: Interval
     verdict: Verdict
 
     def text(self) -> str:
@@ -138,8 +138,9 @@ class Cell:
     server admits ran, so this measures queueing as well; `capped_inferred`: concluded from fewer
     steps, since more steps never admit more. `flags` of any trial. A point with no ok trial has
     `failure` (one of rows.FAILURES) and its detail; one that was never measured is no cell.
-    `failed` counts trials whose latest attempt failed. `numbers` holds the mean over ok trials
-    of every numeric column of results.csv that has one.
+    A point known in another unit only (per request, where the load goes by the aggregate) has n
+    0 and no failure. `failed` counts trials whose latest attempt failed. `numbers` holds the
+    mean over ok trials of every numeric column of results.csv that has one.
     """
 
     steps: int
@@ -169,11 +170,13 @@ class Load:
     `load` is `1`, `16` or `max` as the sweep asked for it. `metric`: what decides, aggregate
     tok/s; at concurrency 1 the rate of the one request where that is known for more steps, and
     wherever there is nothing else. `baseline`: the steps that `change` is against. `highest`: the
-    highest mean. `best`: the fewest steps that cannot be told from it (`ties` with `highest`
-    itself, ascending); without repeats it is `highest`, and nothing is decided. `runner_up`: the
-    next best against `best`. `peaks`: steps with both neighbours lower beyond the noise.
-    `best_uncapped`: the same among points that no queue slowed down, None where every one was.
-    `unmeasured`: steps of the group that have no ok trial here. `why` says it in sentences.
+    highest mean. `ties`: what cannot be told from it, itself among them, ascending. `best`: the
+    fewest of these that are as good with odds of at least three in ten: what to use. `decided`:
+    the noise was measured, and nothing ties with `best`. `runner_up`: the next highest mean against
+    `best`. `peaks`: local maxima with a valley between them that clears the noise.
+    `best_uncapped`: as `best`, among points that no queue slowed down; None where every one was.
+    `unmeasured`: steps of the group that have no value here. `limited_by`: why more steps than
+    `best` lose, when they do. `why` says it all in sentences.
     """
 
     load: str
@@ -230,7 +233,8 @@ class Group:
     """Everything of one input that differs in steps and concurrency alone.
 
     `source` is the `Source.id` it is from. `baseline`: steps 0 where it was measured, else the
-    lowest. `notes`: what a reader must know before the numbers, one sentence each.
+    lowest. `notes`: what a reader must know before the numbers, `why`: what a step costs the server
+    at every load; one sentence each. `repeat_command`: what would decide what is open.
     """
 
     id: str
@@ -243,6 +247,7 @@ class Group:
     capacities: tuple[Capacity, ...]
     noise: Noise
     drift: Drift | None
+    why: tuple[str, ...]
     notes: tuple[str, ...]
     repeat_command: str | None
 

@@ -1,0 +1,153 @@
+"""Which differences clear the noise, many of them at a time. Pure.
+
+All steps of a load are compared with one of them (the baseline, or the highest), so the intervals
+of one load hold together in 95 of 100 sweeps: Dunnett's, for any number of trials per point and a
+noise that was estimated elsewhere. `scipy.stats.dunnett` wants the raw samples and estimates the
+noise from these alone; for those the tests hold ours against it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from scipy import optimize, special, stats
+
+from sweep.report.noise import Estimate, Fit
+from sweep.report.summary import Effect, Interval, Verdict
+
+LEVEL = 0.95
+# Fewer steps are as good while the odds that they are the better ones are three in ten.
+AS_GOOD = 0.3
+# What a normal value stays below in 95 of 100 cases.
+KNOWN_95 = 1.96
+# From so many trials on an interval comes from the trials themselves.
+BOOTSTRAP_FROM = 8
+
+
+def dunnett_critical(shared: Sequence[float], df: float, level: float = LEVEL) -> float:
+    """What |t| of every comparison with one control stays below in `level` of all cases.
+
+    `shared[i]`: the root of the control's share of the variance of comparison i (1/sqrt(2) for
+    equal trials). `df`: of the noise, inf where it is known.
+    """
+    return _critical(
+        tuple(round(one, 2) for one in sorted(shared)), round(min(df, 500.0), 1), level
+    )
+
+
+@lru_cache(maxsize=4096)
+def _critical(shared: tuple[float, ...], df: float, level: float) -> float:
+    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
+    weights = weights / weights.sum()
+    quantiles = (np.arange(120) + 0.5) / 120
+    scale = np.sqrt(stats.chi2.ppf(quantiles, df) / df)[:, None, None]
+    control = np.minimum(np.asarray(shared), 0.995)
+    rest = np.sqrt(1 - control**2)
+    moved = control * nodes[:, None]
+
+    def excess(limit: float) -> float:
+        inside = special.ndtr((limit * scale + moved) / rest)
+        inside = inside - special.ndtr((moved - limit * scale) / rest)
+        return float((inside.prod(axis=2) @ weights).mean()) - level
+
+    return float(optimize.brentq(excess, 1.0, 200.0, xtol=1e-4))
+
+
+def effects(fit: Fit, points: Sequence[Estimate], control: int) -> dict[int, Effect]:
+    """Every point of one load against the one with `control` steps, by steps."""
+    base = next(point for point in points if point.steps == control)
+    others = [point for point in points if point is not base]
+    if not others:
+        return {}
+    spreads = [fit.spread(point, base) for point in others]
+    own = fit.spread(base)[0]
+    shared = [math.sqrt(own / variance) if variance else 0.0 for variance, _ in spreads]
+    limit = dunnett_critical(shared, min(df for _, df in spreads))
+    found = {}
+    for point, (variance, _) in zip(others, spreads, strict=True):
+        change, reach = point.mean - base.mean, limit * math.sqrt(variance)
+        interval = Interval(math.expm1(change - reach), math.expm1(change + reach))
+        verdict = _judge(interval, measured=fit.noise.measured)
+        found[point.steps] = Effect(point.steps, control, math.expm1(change), interval, verdict)
+    return found
+
+
+def _judge(interval: Interval, *, measured: bool) -> Verdict:
+    """What an interval of a change says; nothing where the noise was only assumed."""
+    if not measured:
+        return "undecided"
+    if interval.low > 0:
+        return "gain"
+    return "loss" if interval.high < 0 else "tie"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """See `summary.Load`, whose fields these become."""
+
+    highest: int
+    best: int
+    ties: tuple[int, ...]
+
+
+def choose(fit: Fit, points: Sequence[Estimate]) -> Choice:
+    """What to use at one load; `points` has at least one.
+
+    Ties are what cannot be told from the highest; best is the fewest steps of them that are as
+    good as the highest with odds of at least `AS_GOOD`.
+    """
+    top = max(points, key=lambda point: point.mean)
+    against = effects(fit, points, top.steps)
+    ties = [point for point in points if point is top or not against[point.steps].interval.high < 0]
+    best = next(point for point in ties if point is top or _odds(fit, point, top) >= AS_GOOD)
+    return Choice(top.steps, best.steps, tuple(point.steps for point in ties))
+
+
+def _odds(fit: Fit, one: Estimate, other: Estimate) -> float:
+    """How likely the one is the better, judged by these two alone."""
+    variance, df = fit.spread(one, other)
+    if not variance:
+        return float(one.mean >= other.mean)
+    return float(stats.t.cdf((one.mean - other.mean) / math.sqrt(variance), df))
+
+
+def point_interval(fit: Fit, point: Estimate) -> Interval:
+    """Of one point's mean, in its unit: by itself, not together with others."""
+    variance, df = fit.spread(point)
+    reach = float(stats.t.ppf(0.5 + LEVEL / 2, df)) * math.sqrt(variance)
+    low, high = point.mean - reach, point.mean + reach
+    if len(point.logs) >= BOOTSTRAP_FROM and len(set(point.logs)) > 1:
+        restart = KNOWN_95 * fit.noise.restart * math.sqrt(point.start_part)
+        found = stats.bootstrap(
+            (np.array(point.logs),), np.mean, n_resamples=999, confidence_level=LEVEL, batch=100,
+            rng=np.random.default_rng(0),
+        ).confidence_interval  # fmt: skip
+        low = point.mean - math.hypot(point.mean - found.low, restart)
+        high = point.mean + math.hypot(found.high - point.mean, restart)
+    return Interval(math.exp(low), math.exp(high))
+
+
+def peaks(fit: Fit, points: Sequence[Estimate]) -> tuple[int, ...]:
+    """Steps that are higher than both neighbours, with a valley between any two of them.
+
+    A valley that does not clear the noise is none: the lower of its two sides is no peak.
+    """
+    means = [-math.inf, *(point.mean for point in points), -math.inf]
+    kept: list[int] = []
+    for place in range(len(points)):
+        if not means[place] < means[place + 1] >= means[place + 2]:
+            continue
+        kept.append(place)
+        while len(kept) > 1 and not _valley(fit, points[kept[-2] : kept[-1] + 1]):
+            kept.remove(min(kept[-2:], key=lambda one: points[one].mean))
+    return tuple(points[place].steps for place in kept)
+
+
+def _valley(fit: Fit, between: Sequence[Estimate]) -> bool:
+    """Whether the lowest point between two tops is below both beyond the noise."""
+    lowest = min(between, key=lambda point: point.mean)
+    return all(_odds(fit, lowest, top) <= 1 - LEVEL for top in (between[0], between[-1]))

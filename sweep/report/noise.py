@@ -1,0 +1,225 @@
+"""How far two measurements of the same thing differ: trials, restarts, the night. Pure.
+
+Everything is on the log scale, where noise is a fraction at every level of throughput, and pooled
+over all points of a group: one trial of a point says nothing about noise, three say little, but
+fifty points with two trials each say enough. The model of one trial:
+
+    log(tok/s) = point + drift x hours + start + trial
+
+`trial` is what differs between trials of one start of the server, `start` what a restart changes,
+`drift` what the night changes. Trials that are far out (something else used the machine) are found
+by a robust scale, left out, and counted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from sweep.report.summary import Drift, Interval, Noise
+
+# What one trial is taken to differ by where nothing was measured twice.
+ASSUMED_NOISE = 0.03
+# What a restart is taken to change until restarts were measured, and how many it is worth then.
+ASSUMED_RESTART = 0.01
+RESTART_WEIGHT = 4
+# More degrees of freedom than this are as good as knowing.
+KNOWN = 500.0
+# A trial is out when chance alone would put one this far in 2000 trials.
+FAR_OUT = 0.0005
+# Half of |difference| lies below this many standard deviations of the difference.
+_HALF_NORMAL = 0.6745
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """One point: `mean` of log(metric) over its `n` trials, freed of drift.
+
+    `hours`: their mean time since the group's first trial. `trial_part`, `start_part`: the variance
+    of the mean in units of the two variances of the noise. `logs`: the trials themselves.
+    """
+
+    steps: int
+    n: int
+    mean: float
+    hours: float
+    trial_part: float
+    start_part: float
+    logs: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The noise of a group, and its points by load, ascending in steps.
+
+    `slope_variance`: of the drift (per hour) that was taken out; 0 if none was. `restart_df`: the
+    degrees of freedom of the noise's `restart`, inf where it is assumed.
+    """
+
+    noise: Noise
+    drift: Drift | None
+    points: Mapping[str, tuple[Estimate, ...]]
+    slope_variance: float
+    restart_df: float
+
+    def spread(self, one: Estimate, other: Estimate | None = None) -> tuple[float, float]:
+        """(variance, degrees of freedom by Satterthwaite) of a mean, or of a difference of two."""
+        trial, start, apart = one.trial_part, one.start_part, 0.0
+        if other is not None:
+            trial, start = trial + other.trial_part, start + other.start_part
+            apart = one.hours - other.hours
+        parts = (
+            (trial * self.noise.sigma**2, self.noise.df or math.inf),
+            (start * self.noise.restart**2, self.restart_df),
+        )
+        variance = sum(part for part, _ in parts)
+        uncertain = sum(part**2 / df for part, df in parts)
+        df = variance**2 / uncertain if uncertain else math.inf
+        return variance + self.slope_variance * apart**2, min(df, KNOWN)
+
+
+def fit(trials: pd.DataFrame) -> Fit:
+    """From the ok trials of one group: columns steps, load, y (log of the metric), start, hours."""
+    out = far_out(trials)
+    kept = trials.drop(index=out)
+    sigma, df, points, count = _within(kept)
+    starts = _start_means(kept)
+    drift, slope, slope_variance = _drift(starts, trials, sigma)
+    if drift is not None and drift.matters:
+        hours = kept["hours"] - kept["hours"].mean()
+        kept = kept.assign(y=kept["y"] - slope * hours)
+        starts = _start_means(kept)
+    else:
+        slope_variance = 0.0
+    between, between_df, each = _between(starts, lost=1 if slope_variance else 0)
+    if not df and between_df:
+        # Every trial had its own start: what differs between them holds both.
+        noise = Noise(math.sqrt(between), between_df, True, *_repeated(kept), len(out), 0.0, True)
+        return Fit(noise, drift, _estimates(kept), slope_variance, math.inf)
+    restart = _restart(between, between_df, sigma, each)
+    restart_df = float(between_df + RESTART_WEIGHT) if between_df else math.inf
+    measured = df > 0
+    noise = Noise(
+        sigma if measured else ASSUMED_NOISE, df, measured, points, count, len(out), restart,
+        between_df > 0,
+    )  # fmt: skip
+    return Fit(noise, drift, _estimates(kept), slope_variance, restart_df)
+
+
+def far_out(trials: pd.DataFrame) -> pd.Index:
+    """The trials that something disturbed, judged by the others of their point and start.
+
+    Of two that are too far apart the slower one is out: what disturbs a server slows it.
+    """
+    key = ["steps", "load", "start"]
+    groups = trials.groupby(key, sort=False, dropna=False)["y"]
+    steps = groups.diff().abs().dropna()
+    if len(steps) < 2:
+        return trials.index[:0]
+    scale = float(steps.median()) / (_HALF_NORMAL * math.sqrt(2))
+    cut = float(stats.t.ppf(1 - FAR_OUT, len(steps))) * scale
+    size = groups.transform("size")
+    pair = size == 2
+    reach = np.where(pair, cut * math.sqrt(2), cut * np.sqrt(1 + math.pi / 2 / size))
+    centre = groups.transform("max").where(pair, groups.transform("median"))
+    return trials.index[(size > 1) & ((trials["y"] - centre).abs() > np.maximum(reach, 1e-12))]
+
+
+def _within(kept: pd.DataFrame) -> tuple[float, int, int, int]:
+    """(sigma, df, points with repeats, their trials) inside the starts."""
+    groups = kept.groupby(["steps", "load", "start"], sort=False, dropna=False)["y"]
+    size, variance = groups.size(), groups.var(ddof=1)
+    repeated = size > 1
+    df = int((size[repeated] - 1).sum())
+    if not df:
+        return ASSUMED_NOISE, 0, 0, 0
+    sigma = math.sqrt(float((variance[repeated] * (size[repeated] - 1)).sum()) / df)
+    return sigma, df, int(repeated.sum()), int(size[repeated].sum())
+
+
+def _repeated(kept: pd.DataFrame) -> tuple[int, int]:
+    size = kept.groupby(["steps", "load"], sort=False).size()
+    return int((size > 1).sum()), int(size[size > 1].sum())
+
+
+def _start_means(kept: pd.DataFrame) -> pd.DataFrame:
+    """One row per point and start, of the points that had several: y, hours, n, and less its mean.
+
+    `r` and `h` are y and hours less the mean over the point's starts.
+    """
+    means = (
+        kept.groupby(["steps", "load", "start"], sort=False, dropna=False)
+        .agg(y=("y", "mean"), hours=("hours", "mean"), n=("y", "size"))
+        .reset_index()
+    )
+    by_point = means.groupby(["steps", "load"], sort=False)
+    means = means[by_point["y"].transform("size") > 1].copy()
+    by_point = means.groupby(["steps", "load"], sort=False)
+    means["r"] = means["y"] - by_point["y"].transform("mean")
+    means["h"] = means["hours"] - by_point["hours"].transform("mean")
+    return means
+
+
+def _between(starts: pd.DataFrame, lost: int) -> tuple[float, int, float]:
+    """(variance of the start means of a point, its df, trials in each); `lost` df to a slope."""
+    if starts.empty:
+        return 0.0, 0, 1.0
+    points = starts.groupby(["steps", "load"], sort=False).ngroups
+    df = len(starts) - points - lost
+    if df < 1:
+        return 0.0, 0, 1.0
+    each = len(starts) / float((1 / starts["n"]).sum())
+    return float((starts["r"] ** 2).sum()) / df, df, each
+
+
+def _restart(between: float, df: int, sigma: float, each: float) -> float:
+    """What a restart adds: measured where starts were repeated, drawn to the assumed value."""
+    found = max(0.0, between - sigma**2 / each) if df else 0.0
+    return math.sqrt((df * found + RESTART_WEIGHT * ASSUMED_RESTART**2) / (df + RESTART_WEIGHT))
+
+
+def _drift(
+    starts: pd.DataFrame, trials: pd.DataFrame, sigma: float
+) -> tuple[Drift | None, float, float]:
+    """(drift, slope per hour, its variance) from points measured again after another start."""
+    spread = float((starts["h"] ** 2).sum()) if len(starts) else 0.0
+    points = starts.groupby(["steps", "load"], sort=False).ngroups
+    df = len(starts) - points - 1
+    if df < 1 or not spread > 0:
+        return None, 0.0, 0.0
+    slope = float((starts["h"] * starts["r"]).sum()) / spread
+    left = float(((starts["r"] - slope * starts["h"]) ** 2).sum()) / df
+    floor = sigma**2 / float(starts["n"].mean()) / 4 if len(starts) else 0.0
+    variance = max(left, floor) / spread
+    hours = float(trials["hours"].max() - trials["hours"].min())
+    reach = float(stats.t.ppf(0.975, df)) * math.sqrt(variance)
+    low, high = ((slope - reach) * hours, (slope + reach) * hours)
+    interval = Interval(math.expm1(low), math.expm1(high))
+    drift = Drift(math.expm1(slope * hours), interval, hours, points, not interval.holds(0.0))
+    return drift, slope, variance
+
+
+def _estimates(kept: pd.DataFrame) -> dict[str, tuple[Estimate, ...]]:
+    by_load: dict[str, list[Estimate]] = {}
+    for key, rows in kept.groupby(["load", "steps"]):
+        load, steps = cast(tuple[str, int], key)
+        share = rows.groupby("start", dropna=False).size().to_numpy() / len(rows)
+        hours = float(rows["hours"].mean())
+        by_load.setdefault(str(load), []).append(
+            Estimate(
+                steps=int(steps),
+                n=len(rows),
+                mean=float(rows["y"].mean()),
+                hours=0.0 if math.isnan(hours) else hours,
+                trial_part=1 / len(rows),
+                start_part=float((share**2).sum()),
+                logs=tuple(rows["y"]),
+            )
+        )
+    return {load: tuple(estimates) for load, estimates in by_load.items()}

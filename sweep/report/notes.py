@@ -1,0 +1,128 @@
+"""What a reader must know before the numbers, and the command that would decide. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pandas as pd
+
+from sweep.report.data import Source
+from sweep.report.summary import Group, Load, percent
+
+# What each word in the column `flags` means for whoever reads the number.
+FLAG_TEXTS = {
+    "capped": "more requests at a time than the server admits: queueing was measured as well",
+    "client_limited": "the benchmark client was at its limit: the server may be faster",
+    "short_output": "answers were shorter than asked, so points are not quite comparable",
+    "retracted": "the server ran out of KV memory and threw requests back",
+    "cold": "something was compiled during the measurement",
+    "unstable": "throughput changed during the trial",
+    "drift": "the same point measured again came out different",
+    "throttled": "the GPU lowered its clocks",
+    "foreign_requests": "somebody else's requests reached the server under test",
+    "journal_incomplete": "capacity is from the server alone: the journal lacked its line",
+    "no_acceptance_data": "the server gave no acceptance length",
+    "simulated": "a simulated server: the numbers are made up",
+}
+# Repeats that settle a comparison, when there were none.
+WANTED_TRIALS = 3
+
+
+def notes(group: Group, source: Source, trials: pd.DataFrame, command: str | None) -> Group:
+    """The group with its notes and the command that would decide what is open."""
+    said = [*_state(source), *_noise(group, command), *_drift(group), *_mixed(trials)]
+    said += [*_flags(trials), *_failures(group), *source.left_out]
+    return replace(group, notes=tuple(said), repeat_command=command)
+
+
+def _state(source: Source) -> Iterator[str]:
+    status = source.status
+    if status is not None and status.missing:
+        yield (
+            f"the run is {status.state}: {status.ok} of {status.trials} trials ok, "
+            f"{status.failed} failed, {status.missing} missing"
+        )
+
+
+def _noise(group: Group, command: str | None) -> Iterator[str]:
+    noise = group.noise
+    if not any(load.cells for load in group.loads):
+        return
+    if not noise.measured:
+        repeat = f"; to decide: {command}" if command else ""
+        yield (
+            f"nothing was measured twice, so nothing here is called a gain: intervals assume "
+            f"{noise.sigma:.0%} noise{repeat}"
+        )
+        return
+    yield noise.text()
+    if not noise.restart_measured:
+        yield (
+            f"no launch was repeated after a restart: {noise.restart:.0%} is allowed for what a "
+            "restart changes"
+        )
+    if noise.outliers:
+        yield f"{noise.outliers} trials were far from the others of their point and are left out"
+
+
+def _drift(group: Group) -> Iterator[str]:
+    drift = group.drift
+    if drift is None:
+        return
+    span = (
+        f"{percent(drift.total)} over {drift.hours:.1f} h (95 %: {percent(drift.interval.low)} to "
+        f"{percent(drift.interval.high)})"
+    )
+    if drift.matters:
+        yield f"the night drifted by {span}: comparisons are corrected for it"
+    else:
+        yield f"no drift over the night that clears the noise: {span}"
+
+
+def _mixed(trials: pd.DataFrame) -> Iterator[str]:
+    for column, name in (("sglang_version", "SGLang"), ("gpu", "GPU")):
+        found = sorted(trials[column].dropna().unique())
+        if len(found) > 1:
+            yield f"measured with more than one {name}: {', '.join(found)}"
+
+
+def _flags(trials: pd.DataFrame) -> Iterator[str]:
+    ok = trials[trials["status"] == "ok"]
+    counts = ok["flags"].dropna().str.split(";").explode().value_counts()
+    for flag, count in counts.items():
+        if flag in FLAG_TEXTS:
+            yield f"{flag} in {count} of {len(ok)} trials: {FLAG_TEXTS[str(flag)]}"
+
+
+def _failures(group: Group) -> Iterator[str]:
+    cells = [(load, cell) for load in group.loads for cell in load.cells if cell.failure]
+    by_kind: dict[str, list[str]] = {}
+    for load, cell in cells:
+        by_kind.setdefault(str(cell.failure), []).append(f"steps={cell.steps} {load.label}")
+    for kind, where in by_kind.items():
+        more = f" and {len(where) - 6} more" if len(where) > 6 else ""
+        yield f"{kind}: no value for {', '.join(where[:6])}{more}"
+
+
+def repeat_command(group: Group, source: Source) -> str | None:
+    """The command that measures again what is not decided; None where all is."""
+    open_steps = sorted({steps for load in group.loads for steps in _open(load)})
+    if not open_steps:
+        return None
+    most = max((cell.n for load in group.loads for cell in load.cells), default=0)
+    only = ",".join(map(str, open_steps))
+    trials = max(WANTED_TRIALS, most + 2)
+    if source.kind == "run":
+        return f"sweep resume {source.id} --only steps={only} --trials {trials}"
+    return f"sweep run --steps {only} --trials {trials}"
+
+
+def _open(load: Load) -> set[int]:
+    """The steps whose order at this load is open: best, its ties, and what is next to them."""
+    if load.best is None or load.decided or load.highest is None:
+        return set()
+    found = {load.best, load.highest}
+    if load.runner_up is not None and load.runner_up.steps in load.ties:
+        found.add(load.runner_up.steps)
+    return found if len(found) > 1 else set()
