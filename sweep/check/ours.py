@@ -14,14 +14,15 @@ _ACTIVE = ("active", "activating", "reloading", "deactivating")
 
 
 def questions(about: About, root: str) -> str:
-    runtime = f"{root}/run"
+    runtime, kept = f"{root}/run", f"{root}/var/lib"
     if about.spec.scope == "user":
-        runtime = f"{root}/run/user/$(id -u)"
+        runtime, kept = f"{root}/run/user/$(id -u)", "${XDG_STATE_HOME:-$HOME/.local/state}"
     shown = "-p LoadState -p ActiveState -p FragmentPath -p DropInPaths"
     return f"""
 echo @@unit; {about.systemctl} show {shown} -- {shlex.quote(about.spec.unit)}
-echo @@records; for f in {runtime}/sweep/*/record.json; do [ -e "$f" ] || continue
-  d=${{f%/*}}; [ -e "$d/restored" ] || echo "${{d##*/}}"; done
+echo @@records; for f in {runtime}/sweep/*/record.json "{kept}"/sweep/*/record.json; do
+  [ -e "$f" ] || continue
+  d=${{f%/*}}; [ -e "$d/restored" ] || echo "${{d##*/}}"; done | sort -u
 echo @@boot; cat /proc/sys/kernel/random/boot_id 2>/dev/null
 """
 

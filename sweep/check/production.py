@@ -131,6 +131,13 @@ def _with_it(about: About, seen: Sequence[Seen]) -> Iterator[Finding]:
     others = [one.name for one in seen if one.active and one.name not in about.production_units]
     if others:
         yield Finding("ok", "production", f"stops and starts with it: {', '.join(others)}")
+    for one in seen:
+        if one.active and one.upheld_by:
+            yield Finding(
+                "problem", "production", f"{', '.join(one.upheld_by)} upholds {one.name}: systemd "
+                "would start it again as soon as it is stopped",
+                f"name it in hosts.{about.host}.production, too, or remove its Upholds=",
+            )  # fmt: skip
     triggers = sorted({name for one in seen for name in one.triggers})
     if triggers:
         yield Finding(

@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterator
 
+from sweep.check import release
 from sweep.check.finding import About, Answer, Finding, Identity, said, unreadable
 from sweep.inventory import CommandBenchmark
 
@@ -18,23 +19,10 @@ _CACHE = re.compile(
     r"(HF_HOME|XDG_CACHE_HOME|FLASHINFER_WORKSPACE_BASE|.*_CACHE(_DIR|_PATH|_ROOT)?)"
 )
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# SGLang reads secret flags from a file given with --config (0.5.3.post3 has it, 0.5.1 not).
-CONFIG_SINCE = (0, 5, 3)
-
 # What a stripped-down Python may lack of what the client needs.
 _CLIENT = """
 import http.client, json, resource, select, sys, zlib
 print('%d.%d' % sys.version_info[:2])
-"""
-_PACKAGE = """
-import importlib.metadata, importlib.util, sys
-name = sys.argv[1].split('.')[0]
-if importlib.util.find_spec(name) is None:
-    sys.exit('No module named ' + name)
-try:
-    print(importlib.metadata.version(name))
-except importlib.metadata.PackageNotFoundError:
-    print('unknown version')
 """
 
 
@@ -99,7 +87,7 @@ def _server_question(about: About) -> str:
     name = module(about)
     if name is None:
         return look
-    return f"{look}; {program} -B -c {shlex.quote(_PACKAGE)} {shlex.quote(name)} | tail -n 1"
+    return f"{look}; {release.question(about, name)}"
 
 
 def _port_question(port: int) -> str:
@@ -172,27 +160,7 @@ def _server(about: About, user: str, lines: list[str]) -> Iterator[Finding]:
     if name is None:
         yield Finding("ok", "server", f"{program} is there, {user} may run it")
         return
-    version = lines[1] if len(lines) > 1 else "no answer"
-    if not re.match(r"\d|unknown version", version):
-        yield Finding(
-            "problem", "server", f"{program} does not find {name}: {version}",
-            f"correct hosts.{about.host}.server.command, or install it there",
-        )  # fmt: skip
-        return
-    yield Finding("ok", "server", f"{name}: {version}")
-    flags = [key for key in about.spec.server.secrets if not key.isupper()]
-    if name.startswith("sglang") and flags and _older(version, CONFIG_SINCE):
-        yield Finding(
-            "problem", "secrets",
-            f"SGLang {version} has no --config, which the tool needs to hand over "
-            f"{', '.join(flags)}; on the command line `ps` would show it to everybody",
-            "use SGLang 0.5.3.post3 or newer for the sweep, or leave the key out",
-        )  # fmt: skip
-
-
-def _older(version: str, limit: tuple[int, ...]) -> bool:
-    found = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
-    return found is not None and tuple(map(int, found.groups())) < limit
+    yield from release.findings(about, name, lines[1] if len(lines) > 1 else "")
 
 
 def _port(about: About, listeners: str, port_range: str) -> Finding:

@@ -142,6 +142,16 @@ def size_of(text: str) -> int | None:
     return int(Decimal(found["number"]) * scale)
 
 
+def plain_size(name: str, word: Scalar) -> Scalar:
+    """131072 for context-length 128Ki; any other flag's word as it is.
+
+    Every release takes the plain number there, 0.5.9 takes nothing else.
+    """
+    flag = flags().get(name)
+    size = size_of(str(word)) if flag is not None and flag.kind == "size" else None
+    return word if size is None else size
+
+
 def _is_number(text: str) -> bool:
     try:
         return math.isfinite(float(text))

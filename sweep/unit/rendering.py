@@ -11,6 +11,7 @@ from sweep.errors import InventoryError
 from sweep.inventory import FlagValue, HostSpec, Scalar, ServerSpec
 from sweep.plan import ServerConfig, swept_text
 from sweep.sglang.flags import is_speculative
+from sweep.sglang.spelling import plain_size
 from sweep.unit.directives import Directive, user_directives
 from sweep.unit.quoting import environment_assignment, exec_word, executable, rest_of_line
 from sweep.unit.secrets import is_variable
@@ -122,7 +123,7 @@ def _flag(name: str, value: FlagValue) -> tuple[str, ...]:
         return (f"--{name}",)
     if isinstance(value, tuple):
         return (f"--{name}", *map(_word, value))
-    word = _word(value)
+    word = _word(plain_size(name, value))
     return (f"--{name}={word}",) if word.startswith("-") else (f"--{name}", word)
 
 

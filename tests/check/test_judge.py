@@ -134,6 +134,12 @@ GOOD_SERVER: dict[str, str] = {
             "problem",
             "secrets: SGLang 0.5.1.post3 has no --config",
         ),
+        (
+            {"server": "there\n0.5.9\tspeculative-adaptive uno-lora-path"},
+            {},
+            "problem",
+            "flags: SGLang 0.5.9 there has no --uno-lora-path and would end with exit 2",
+        ),
         ({"port": ""}, {}, "ok", "port: 30900 is free"),
         (
             {"port": "812\tvllm.service\tbob python3 -m vllm"},

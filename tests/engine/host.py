@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from tests.engine.build import ENVIRONMENT, STANDIN, Engine
 from tests.testhost import Machine, Pool
@@ -27,6 +29,7 @@ SPECULATION: dict[str, object] = {
     "speculative-eagle-topk": 1,
 }
 START_S = 300
+NOTHING: Mapping[str, Path] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -52,11 +55,13 @@ def form() -> Form:
     return FORMS[os.environ.get("SWEEP_ENGINE", "short")]
 
 
-def with_engine(pool: Pool, engine: Engine, name: str) -> Machine:
-    """A host with the engine's parts at PLACE, read-only; it finds SGLang there."""
+def with_engine(
+    pool: Pool, engine: Engine, name: str, more: Mapping[str, Path] = NOTHING
+) -> Machine:
+    """A host with the engine's parts (and more) at PLACE, read-only; it finds SGLang there."""
     machine = pool.fresh(name)
     machine.off(hard=False)
-    parts = {"standin": STANDIN, "packages": engine.packages, "models": engine.models}
+    parts = {"standin": STANDIN, "packages": engine.packages, "models": engine.models, **more}
     for part, source in parts.items():
         target = machine.root / PLACE.lstrip("/") / part
         target.mkdir(parents=True)
