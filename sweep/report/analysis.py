@@ -14,8 +14,9 @@ from pandas.api.types import is_numeric_dtype
 from sweep.report import why
 from sweep.report.data import METRICS, STEPS, Results, Source
 from sweep.report.effects import choose, effects, peaks, point_interval
+from sweep.report.estimates import Estimate, Fit
 from sweep.report.groups import Setting, labels, settings
-from sweep.report.noise import Estimate, Fit, fit
+from sweep.report.noise import fit
 from sweep.report.notes import notes, repeat_command
 from sweep.report.summary import Analysis, Capacity, Cell, Effect, Group, Load, Metric
 from sweep.rows import COLUMNS, FLAGS
@@ -46,7 +47,7 @@ def _group(group_id: str, label: str, setting: Setting, source: Source) -> Group
     loads = [_load(_Part(load, tables[load], fitted, admitted), steps, baseline) for load in order]
     group = Group(
         group_id, source.id, label, setting.conditions, baseline, steps, tuple(loads), admitted,
-        fitted.noise, fitted.drift, (), (), None,
+        fitted.noise, fitted.drift, (), (), None, fitted,
     )  # fmt: skip
     group = why.with_reasons(group)
     return notes(group, source, trials, repeat_command(group, source))

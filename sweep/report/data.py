@@ -182,22 +182,32 @@ def _placed(event: Event) -> dict[str, Any]:
 
 def _load_csv(path: Path, source_id: str) -> tuple[Source, pd.DataFrame, pd.DataFrame]:
     raw = _read_csv(path)
+    frame, left_out = _measurements(raw, source_id)
+    return Source(source_id, path, "csv", left_out=left_out), frame, _event_frame(source_id, ())
+
+
+def from_frame(raw: pd.DataFrame, source_id: str = "table") -> Results:
+    """A table that is in memory already, such as a notebook's; as `load_results` of its CSV."""
+    attempts, left_out = _measurements(raw, source_id)
+    source = Source(source_id, Path(source_id), "csv", left_out=left_out)
+    return Results((source,), attempts, latest_attempts(attempts), _event_frame(source_id, ()))
+
+
+def _measurements(raw: pd.DataFrame, source_id: str) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    """The rows of a table that can be used, whole and typed; what could not."""
     raw = raw.rename(columns={a: b for a, b in _ALIASES.items() if b not in raw.columns})
     missing = [name for name in (STEPS, "concurrency") if name not in raw.columns]
     if missing or not set(METRICS) & set(raw.columns):
         lacks = [{STEPS: f"{STEPS} (or steps)"}.get(name, name) for name in missing]
         lacks += [] if set(METRICS) & set(raw.columns) else [" or ".join(METRICS)]
         raise UsageError(
-            f"{path} is no table of measurements: it lacks the column {', '.join(lacks)}; "
+            f"{source_id} is no table of measurements: it lacks the column {', '.join(lacks)}; "
             f"it has {', '.join(map(str, raw.columns[:12])) or 'none'}"
         )
-    frame = _typed(raw)
-    frame, left_out = _usable(frame)
+    frame, left_out = _usable(_typed(raw))
     frame.insert(0, "source", source_id)
     frame.insert(1, "load", _loads(frame, {}))
-    frame = _numbered(frame)
-    source = Source(source_id, path, "csv", left_out=left_out)
-    return source, frame, _event_frame(source_id, ())
+    return _numbered(frame), left_out
 
 
 def _read_csv(path: Path) -> pd.DataFrame:

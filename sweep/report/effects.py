@@ -16,7 +16,7 @@ from functools import lru_cache
 import numpy as np
 from scipy import optimize, special, stats
 
-from sweep.report.noise import Estimate, Fit
+from sweep.report.estimates import Estimate, Fit
 from sweep.report.summary import Effect, Interval, Verdict
 
 LEVEL = 0.95

@@ -14,14 +14,13 @@ by a robust scale, left out, and counted.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
+from sweep.report.estimates import Estimate, Fit
 from sweep.report.summary import Drift, Interval, Noise
 
 # What one trial is taken to differ by where nothing was measured twice.
@@ -29,59 +28,10 @@ ASSUMED_NOISE = 0.03
 # What a restart is taken to change until restarts were measured, and how many it is worth then.
 ASSUMED_RESTART = 0.01
 RESTART_WEIGHT = 4
-# More degrees of freedom than this are as good as knowing.
-KNOWN = 500.0
 # A trial is out when chance alone would put one this far in 2000 trials.
 FAR_OUT = 0.0005
 # Half of |difference| lies below this many standard deviations of the difference.
 _HALF_NORMAL = 0.6745
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """One point: `mean` of log(metric) over its `n` trials, freed of drift.
-
-    `hours`: their mean time since the group's first trial. `trial_part`, `start_part`: the variance
-    of the mean in units of the two variances of the noise. `logs`: the trials themselves.
-    """
-
-    steps: int
-    n: int
-    mean: float
-    hours: float
-    trial_part: float
-    start_part: float
-    logs: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class Fit:
-    """The noise of a group, and its points by load, ascending in steps.
-
-    `slope_variance`: of the drift (per hour) that was taken out; 0 if none was. `restart_df`: the
-    degrees of freedom of the noise's `restart`, inf where it is assumed.
-    """
-
-    noise: Noise
-    drift: Drift | None
-    points: Mapping[str, tuple[Estimate, ...]]
-    slope_variance: float
-    restart_df: float
-
-    def spread(self, one: Estimate, other: Estimate | None = None) -> tuple[float, float]:
-        """(variance, degrees of freedom by Satterthwaite) of a mean, or of a difference of two."""
-        trial, start, apart = one.trial_part, one.start_part, 0.0
-        if other is not None:
-            trial, start = trial + other.trial_part, start + other.start_part
-            apart = one.hours - other.hours
-        parts = (
-            (trial * self.noise.sigma**2, self.noise.df or math.inf),
-            (start * self.noise.restart**2, self.restart_df),
-        )
-        variance = sum(part for part, _ in parts)
-        uncertain = sum(part**2 / df for part, df in parts)
-        df = variance**2 / uncertain if uncertain else math.inf
-        return variance + self.slope_variance * apart**2, min(df, KNOWN)
 
 
 def fit(trials: pd.DataFrame) -> Fit:

@@ -17,8 +17,11 @@ comparisons of one load together (see `effects`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from sweep.report.estimates import Fit
 
 Metric = Literal["agg_tok_s", "per_req_tok_s"]
 Verdict = Literal["gain", "loss", "tie", "undecided"]
@@ -234,7 +237,8 @@ class Group:
 
     `source` is the `Source.id` it is from. `baseline`: steps 0 where it was measured, else the
     lowest. `notes`: what a reader must know before the numbers, `why`: what a step costs the server
-    at every load; one sentence each. `repeat_command`: what would decide what is open.
+    at every load; one sentence each. `repeat_command`: what would decide what is open. `fit`: what
+    further comparisons are made from.
     """
 
     id: str
@@ -250,6 +254,7 @@ class Group:
     why: tuple[str, ...]
     notes: tuple[str, ...]
     repeat_command: str | None
+    fit: Fit = field(repr=False, compare=False)
 
     def capacity(self, steps: int) -> Capacity | None:
         return next((one for one in self.capacities if one.steps == steps), None)
