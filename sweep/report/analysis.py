@@ -47,10 +47,15 @@ def _group(group_id: str, label: str, setting: Setting, source: Source) -> Group
     loads = [_load(_Part(load, tables[load], fitted, admitted), steps, baseline) for load in order]
     group = Group(
         group_id, source.id, label, setting.conditions, baseline, steps, tuple(loads), admitted,
-        fitted.noise, fitted.drift, (), (), None, fitted,
+        fitted.noise, fitted.drift, (), (), None, _launches(trials), fitted,
     )  # fmt: skip
     group = why.with_reasons(group)
     return notes(group, source, trials, repeat_command(group, source))
+
+
+def _launches(trials: pd.DataFrame) -> dict[int, str]:
+    known = trials.dropna(subset=["launch"]).groupby("steps")["launch"].first()
+    return {int(cast(int, steps)): str(launch) for steps, launch in known.items()}
 
 
 def _place(load: str, table: pd.DataFrame) -> tuple[bool, float]:
@@ -137,6 +142,7 @@ def _load(part: _Part, steps: Sequence[int], baseline: int | None) -> Load:
         highest=choice.highest if choice else None,
         best=choice.best if choice else None,
         ties=choice.ties if choice else (),
+        as_good=choice.as_good if choice else (),
         runner_up=_runner_up(part.fit, points, choice.best) if choice else None,
         peaks=peaks(part.fit, points),
         best_uncapped=choose(part.fit, free).best if free else None,

@@ -71,12 +71,12 @@ def effects(fit: Fit, points: Sequence[Estimate], control: int) -> dict[int, Eff
     for point, (variance, _) in zip(others, spreads, strict=True):
         change, reach = point.mean - base.mean, limit * math.sqrt(variance)
         interval = Interval(math.expm1(change - reach), math.expm1(change + reach))
-        verdict = _judge(interval, measured=fit.noise.measured)
+        verdict = judge(interval, measured=fit.noise.measured)
         found[point.steps] = Effect(point.steps, control, math.expm1(change), interval, verdict)
     return found
 
 
-def _judge(interval: Interval, *, measured: bool) -> Verdict:
+def judge(interval: Interval, *, measured: bool) -> Verdict:
     """What an interval of a change says; nothing where the noise was only assumed."""
     if not measured:
         return "undecided"
@@ -90,29 +90,40 @@ class Choice:
     """See `summary.Load`, whose fields these become."""
 
     highest: int
-    best: int
     ties: tuple[int, ...]
+    as_good: tuple[int, ...]
+
+    @property
+    def best(self) -> int:
+        """The fewest steps that are as good as the highest."""
+        return self.as_good[0]
 
 
 def choose(fit: Fit, points: Sequence[Estimate]) -> Choice:
     """What to use at one load; `points` has at least one.
 
-    Ties are what cannot be told from the highest; best is the fewest steps of them that are as
-    good as the highest with odds of at least `AS_GOOD`.
+    Ties are what cannot be told from the highest; as good is what of them is the better one with
+    odds of at least `AS_GOOD`.
     """
     top = max(points, key=lambda point: point.mean)
     against = effects(fit, points, top.steps)
     ties = [point for point in points if point is top or not against[point.steps].interval.high < 0]
-    best = next(point for point in ties if point is top or _odds(fit, point, top) >= AS_GOOD)
-    return Choice(top.steps, best.steps, tuple(point.steps for point in ties))
+    as_good = [point for point in ties if point is top or _odds(fit, point, top) >= AS_GOOD]
+    return Choice(
+        top.steps, tuple(point.steps for point in ties), tuple(point.steps for point in as_good)
+    )
 
 
 def _odds(fit: Fit, one: Estimate, other: Estimate) -> float:
     """How likely the one is the better, judged by these two alone."""
-    variance, df = fit.spread(one, other)
+    return odds(one.mean - other.mean, *fit.spread(one, other))
+
+
+def odds(difference: float, variance: float, df: float) -> float:
+    """How likely the truth behind a measured difference is above 0."""
     if not variance:
-        return float(one.mean >= other.mean)
-    return float(stats.t.cdf((one.mean - other.mean) / math.sqrt(variance), df))
+        return float(difference >= 0)
+    return float(stats.t.cdf(difference / math.sqrt(variance), df))
 
 
 def point_interval(fit: Fit, point: Estimate) -> Interval:

@@ -170,16 +170,16 @@ class Cell:
 class Load:
     """One concurrency: which number of steps.
 
-    `load` is `1`, `16` or `max` as the sweep asked for it. `metric`: what decides, aggregate
-    tok/s; at concurrency 1 the rate of the one request where that is known for more steps, and
-    wherever there is nothing else. `baseline`: the steps that `change` is against. `highest`: the
-    highest mean. `ties`: what cannot be told from it, itself among them, ascending. `best`: the
-    fewest of these that are as good with odds of at least three in ten: what to use. `decided`:
-    the noise was measured, and nothing ties with `best`. `runner_up`: the next highest mean against
-    `best`. `peaks`: local maxima with a valley between them that clears the noise.
-    `best_uncapped`: as `best`, among points that no queue slowed down; None where every one was.
-    `unmeasured`: steps of the group that have no value here. `limited_by`: why more steps than
-    `best` lose, when they do. `why` says it all in sentences.
+    `load` is `1`, `16` or `max` as the sweep asked for it. `metric`: what decides, aggregate tok/s;
+    at concurrency 1 the rate of the one request where that is known for more steps, and wherever
+    there is nothing else. `baseline`: the steps that `change` is against. `highest`: the highest
+    mean. `ties`: what cannot be told from it, itself among them, ascending; `as_good`: those of
+    them that are the better ones with odds of at least three in ten. `best`: the fewest of
+    `as_good`: what to use. `decided`: the noise was measured, and nothing ties with `best`.
+    `runner_up`: the next highest mean against `best`. `peaks`: local maxima with a valley between
+    them that clears the noise. `best_uncapped`: as `best`, among points that no queue slowed down;
+    None where every one was. `unmeasured`: steps of the group that have no value here.
+    `limited_by`: why more steps than `best` lose, when they do. `why` says it all in sentences.
     """
 
     load: str
@@ -190,6 +190,7 @@ class Load:
     highest: int | None
     best: int | None
     ties: tuple[int, ...]
+    as_good: tuple[int, ...]
     runner_up: Effect | None
     peaks: tuple[int, ...]
     best_uncapped: int | None
@@ -237,8 +238,8 @@ class Group:
 
     `source` is the `Source.id` it is from. `baseline`: steps 0 where it was measured, else the
     lowest. `notes`: what a reader must know before the numbers, `why`: what a step costs the server
-    at every load; one sentence each. `repeat_command`: what would decide what is open. `fit`: what
-    further comparisons are made from.
+    at every load; one sentence each. `repeat_command`: what would decide what is open.
+    `launches`: the launch of each steps, for runs. `fit`: what comparisons are made from.
     """
 
     id: str
@@ -254,6 +255,7 @@ class Group:
     why: tuple[str, ...]
     notes: tuple[str, ...]
     repeat_command: str | None
+    launches: Mapping[int, str]
     fit: Fit = field(repr=False, compare=False)
 
     def capacity(self, steps: int) -> Capacity | None:

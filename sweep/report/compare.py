@@ -1,0 +1,202 @@
+"""Two sweeps, point by point: what changed beyond the noise of both. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+
+from scipy import stats
+
+from sweep.errors import UsageError
+from sweep.report.effects import LEVEL, judge
+from sweep.report.estimates import KNOWN, Estimate, Fit
+from sweep.report.summary import Analysis, Cell, Conditions, Effect, Group, Interval, Load
+
+
+@dataclass(frozen=True)
+class Change:
+    """One point in both: `before` and `after` in tok/s, `effect` of the one on the other.
+
+    `broke`: it was measured before and failed now, with the failure; `effect` is None then, and
+    where only one side has a value.
+    """
+
+    group: str
+    load: str
+    steps: int
+    before: float | None
+    after: float | None
+    effect: Effect | None
+    broke: str | None
+
+    @property
+    def label(self) -> str:
+        where = f"{self.group} " if self.group else ""
+        return f"{where}steps={self.steps} C={self.load}"
+
+
+@dataclass(frozen=True)
+class Moved:
+    """The best steps of a load, where they are not what they were."""
+
+    group: str
+    load: str
+    before: int
+    after: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """`changes` of points that either side has; `moved` the best steps; `conditions` that differ
+    (name, before, after); `notes` of both sides that bear on it."""
+
+    before: str
+    after: str
+    changes: tuple[Change, ...]
+    moved: tuple[Moved, ...]
+    conditions: tuple[tuple[str, str, str], ...]
+    notes: tuple[str, ...]
+
+    def regressions(self, limit: float) -> tuple[Change, ...]:
+        """The points that broke, or lost at least `limit` (a fraction) beyond the noise.
+
+        Without repeats the noise is assumed: that is enough to stop an upgrade, not to praise one.
+        """
+        return tuple(
+            change
+            for change in self.changes
+            if change.broke
+            or (
+                change.effect is not None
+                and change.effect.change <= -limit
+                and change.effect.interval.high < 0
+            )
+        )
+
+
+def compare(before: Analysis, after: Analysis) -> Comparison:
+    """Every point of either side, in the order of the first.
+
+    Raises:
+        UsageError: nothing can be compared: one side is empty, or they have no setting in common.
+    """
+    pairs = list(_paired(before, after))
+    common = [one for pair in pairs for one in _common(*pair[1:])]
+    # As many comparisons as points: their intervals hold together in 95 of 100.
+    level = LEVEL ** (1 / max(1, len(common)))
+    changes = [change for name, old, new in pairs for change in _changes(name, old, new, level)]
+    conditions = [one for _, old, new in pairs for one in _conditions(old, new)]
+    notes = [
+        f"{side}: {note}" for _, old, new in pairs
+        for side, group in (("A", old), ("B", new)) for note in _bearing(group)
+    ]  # fmt: skip
+    return Comparison(
+        pairs[0][1].source, pairs[0][2].source, tuple(changes), tuple(_moved(pairs)),
+        tuple(dict.fromkeys(conditions)), tuple(dict.fromkeys(notes)),
+    )  # fmt: skip
+
+
+def _paired(before: Analysis, after: Analysis) -> Iterator[tuple[str, Group, Group]]:
+    """Groups of the same load and swept flags; with one group each, these two whatever they are."""
+    if not before.groups or not after.groups:
+        raise UsageError("nothing to compare: one of the two has no rows yet")
+    if len(before.groups) == len(after.groups) == 1:
+        yield "", before.groups[0], after.groups[0]
+        return
+    found = [
+        (old.label, old, new)
+        for old in before.groups
+        for new in after.groups
+        if _same_setting(old.conditions, new.conditions)
+    ]
+    if not found:
+        raise UsageError(
+            "nothing to compare: the two have no workload, temperature and swept flags in common"
+        )
+    yield from found
+
+
+def _same_setting(one: Conditions, other: Conditions) -> bool:
+    names = ("workload", "temperature", "topk", "config")
+    return all(getattr(one, name) == getattr(other, name) for name in names)
+
+
+def _common(old: Group, new: Group) -> Iterator[tuple[Load, Load, int]]:
+    others = {load.load: load for load in new.loads}
+    for load in old.loads:
+        other = others.get(load.load)
+        if other is None or other.metric != load.metric:
+            continue
+        for cell in load.cells:
+            match = other.cell(cell.steps)
+            if cell.mean is not None and match is not None and match.mean is not None:
+                yield load, other, cell.steps
+
+
+def _changes(name: str, old: Group, new: Group, level: float) -> Iterator[Change]:
+    both = {(load.load, steps) for load, _, steps in _common(old, new)}
+    for load, steps, one, other in _cells(old, new):
+        effect = None
+        if (load, steps) in both:
+            effect = _effect(old.fit, new.fit, (load, steps), level)
+        failed = other.failure if one and one.ok and other else None
+        before, after = (cell.mean if cell else None for cell in (one, other))
+        if one is not None or other is not None:
+            yield Change(name, load, steps, before, after, effect, failed)
+
+
+def _cells(old: Group, new: Group) -> Iterator[tuple[str, int, Cell | None, Cell | None]]:
+    sides = [{load.load: load for load in group.loads} for group in (old, new)]
+    for load in dict.fromkeys((*sides[0], *sides[1])):
+        one, other = (side.get(load) for side in sides)
+        known = {cell.steps for found in (one, other) if found for cell in found.cells}
+        for steps in sorted(known):
+            yield (
+                load,
+                steps,
+                one.cell(steps) if one else None,
+                other.cell(steps) if other else None,
+            )
+
+
+def _effect(old: Fit, new: Fit, place: tuple[str, int], level: float) -> Effect:
+    one, other = (_point(fit, *place) for fit in (old, new))
+    spreads = [old.spread(one), new.spread(other)]
+    variance = sum(part for part, _ in spreads)
+    uncertain = sum(part**2 / df for part, df in spreads)
+    df = min(variance**2 / uncertain, KNOWN) if uncertain else KNOWN
+    change = other.mean - one.mean
+    reach = float(stats.t.ppf(0.5 + level / 2, df)) * math.sqrt(variance)
+    interval = Interval(math.expm1(change - reach), math.expm1(change + reach))
+    measured = old.noise.measured and new.noise.measured
+    return Effect(
+        place[1], place[1], math.expm1(change), interval, judge(interval, measured=measured)
+    )
+
+
+def _point(fit: Fit, load: str, steps: int) -> Estimate:
+    return next(point for point in fit.points[load] if point.steps == steps)
+
+
+def _moved(pairs: list[tuple[str, Group, Group]]) -> Iterator[Moved]:
+    for name, old, new in pairs:
+        after = {load.load: load.best for load in new.loads}
+        for load in old.loads:
+            best = after.get(load.load)
+            if load.best is not None and best is not None and best != load.best:
+                yield Moved(name, load.load, load.best, best)
+
+
+def _conditions(old: Group, new: Group) -> Iterator[tuple[str, str, str]]:
+    for field in fields(Conditions):
+        before, after = (getattr(group.conditions, field.name) for group in (old, new))
+        if before != after:
+            yield field.name, str(before or "unknown"), str(after or "unknown")
+
+
+def _bearing(group: Group) -> Iterator[str]:
+    """What of a group's noise and drift a comparison must be read with."""
+    yield group.noise.text()
+    if group.drift is not None and group.drift.matters:
+        yield f"the night drifted by {group.drift.total:+.1%}, which is taken out"

@@ -1,0 +1,267 @@
+"""What to use: steps per load, one value for a mix of loads, and what limits leave. Pure.
+
+The mean of a mix is geometric: it says by which factor all of the traffic is slower than if every
+load had its own best steps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sweep.errors import UsageError
+from sweep.report.effects import AS_GOOD, Choice, choose, odds
+from sweep.report.summary import Cell, Conditions, Effect, Group, Interval, Load, Metric
+from sweep.rows import COLUMNS
+
+# A traffic mix: the share of each load, adding up to 1.
+Mix = Mapping[str, float]
+# Columns of results.csv and what they may reach at most.
+Limits = Mapping[str, float]
+
+_LIMITABLE = tuple(name for name in COLUMNS if "_ms_" in name and not name.startswith("client"))
+
+
+@dataclass(frozen=True)
+class Pick:
+    """What to use at one load.
+
+    `steps`: None where nothing was measured, or nothing keeps the limits. `mean` and `interval` in
+    tok/s of `metric`. `runner_up`: against `steps`. `ties`: what cannot be told from the highest,
+    `as_good` what is about as good. `sure`: nothing ties, and the noise was measured. `capped`: the
+    point measures queueing as well; `free`: the best without such points. `why`: sentences.
+    """
+
+    load: str
+    concurrency: int | None
+    steps: int | None
+    metric: Metric
+    mean: float | None
+    interval: Interval | None
+    runner_up: Effect | None
+    ties: tuple[int, ...]
+    as_good: tuple[int, ...]
+    sure: bool
+    capped: bool
+    free: int | None
+    why: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Compromise:
+    """One number of steps for a mix of loads.
+
+    `loss`: what it gives away against every load's own best, as a fraction (geometric mean over
+    the mix); `losses` the same by load. `left_out`: steps that could not be considered, and why.
+    """
+
+    steps: int
+    mix: Mix
+    loss: float
+    losses: Mapping[str, float]
+    left_out: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """What to use under the conditions that were measured. `notes` are the group's."""
+
+    group: Group
+    conditions: Conditions
+    picks: tuple[Pick, ...]
+    limits: Limits
+    compromise: Compromise | None
+    notes: tuple[str, ...]
+
+    def pick(self, load: str) -> Pick | None:
+        return next((one for one in self.picks if one.load == load), None)
+
+
+def recommend(
+    group: Group, *, mix: Mix | None = None, limits: Limits | None = None
+) -> Recommendation:
+    """What to use; without a mix every load counts the same.
+
+    Raises:
+        UsageError: the mix names a load that was not measured, or a limit no column of results.
+    """
+    limits = limits or {}
+    if unknown := [name for name in limits if name not in _LIMITABLE]:
+        raise UsageError(
+            f"--slo {unknown[0]}: no such limit; there are {', '.join(map(_spoken, _LIMITABLE))}"
+        )
+    picks = tuple(_pick(group, load, limits) for load in group.loads)
+    measured = [pick.load for pick in picks if pick.steps is not None]
+    if mix and (missing := [load for load in mix if load not in measured]):
+        raise UsageError(
+            f"--mix {missing[0]}: nothing to use was measured there; the loads are "
+            f"{', '.join(measured) or 'none'}"
+        )
+    shares = _shares(mix or dict.fromkeys(measured, 1.0))
+    compromise = _compromise(group, shares, limits) if shares else None
+    return Recommendation(group, group.conditions, picks, limits, compromise, group.notes)
+
+
+def parse_mix(text: str) -> Mix:
+    """`1:0.7,16:0.3` as shares by load; they need not add up to 1.
+
+    Raises:
+        ValueError: not of that form.
+    """
+    found: dict[str, float] = {}
+    for part in text.split(","):
+        load, _, share = (word.strip() for word in part.partition(":"))
+        try:
+            number = float(share)
+        except ValueError as error:
+            raise ValueError(f"{part.strip()!r} is not LOAD:SHARE, such as 16:0.3") from error
+        if not load or not number > 0 or math.isinf(number):
+            raise ValueError(f"{part.strip()!r} is not LOAD:SHARE with a share above 0")
+        if load in found:
+            raise ValueError(f"{load} stands in it twice")
+        found[load] = number
+    return found
+
+
+def parse_limits(text: str) -> Limits:
+    """`ttft_p99_ms=500,tpot_p99_ms=20` as columns of results.csv (`ttft_ms_p99`) and limits.
+
+    Raises:
+        ValueError: not of that form.
+    """
+    found: dict[str, float] = {}
+    for part in text.split(","):
+        name, _, limit = (word.strip() for word in part.partition("="))
+        try:
+            number = float(limit)
+        except ValueError as error:
+            raise ValueError(
+                f"{part.strip()!r} is not NAME=LIMIT, such as ttft_p99_ms=500"
+            ) from error
+        if not number > 0:
+            raise ValueError(f"{part.strip()!r} is not NAME=LIMIT with a limit above 0")
+        found[_column(name)] = number
+    return found
+
+
+def _column(name: str) -> str:
+    """`ttft_p99_ms` and `ttft_ms_p99` are the same column."""
+    parts = name.split("_")
+    if parts[-1] == "ms" and len(parts) > 2:
+        return "_".join((*parts[:-2], "ms", parts[-2]))
+    return name
+
+
+def _spoken(column: str) -> str:
+    head, _, tail = column.rpartition("_ms_")
+    return f"{head}_{tail}_ms"
+
+
+# -- per load -------------------------------------------------------------------------------------
+
+
+def _pick(group: Group, load: Load, limits: Limits) -> Pick:
+    allowed, why = _allowed(load, limits)
+    choice = _choice(group, load, allowed)
+    best = choice.best if choice else None
+    ties = choice.ties if choice else ()
+    cell = load.cell(best)
+    return Pick(
+        load=load.load,
+        concurrency=load.concurrency,
+        steps=best,
+        metric=load.metric,
+        mean=cell.mean if cell else None,
+        interval=cell.interval if cell else None,
+        runner_up=load.runner_up if best == load.best else None,
+        ties=ties,
+        as_good=choice.as_good if choice else (),
+        sure=best is not None and group.noise.measured and len(ties) == 1,
+        capped=cell is not None and cell.capped,
+        free=load.best_uncapped,
+        why=(*why, *load.why),
+    )
+
+
+def _allowed(load: Load, limits: Limits) -> tuple[list[int], list[str]]:
+    """The steps that keep every limit, and what is to be said of the others."""
+    allowed, said = [], []
+    for cell in load.cells:
+        if not cell.ok or cell.mean is None:
+            continue
+        broken = [_broken(cell, name, limit) for name, limit in limits.items()]
+        told = [text for text in broken if text]
+        if told:
+            said.append(f"steps={cell.steps} is out: {', '.join(told)}")
+        else:
+            allowed.append(cell.steps)
+    return allowed, said
+
+
+def _broken(cell: Cell, column: str, limit: float) -> str | None:
+    value = cell.numbers.get(column)
+    if value is None:
+        return f"{_spoken(column)} was not measured"
+    return f"{_spoken(column)} {value:.1f} is above {limit:g}" if value > limit else None
+
+
+def _choice(group: Group, load: Load, allowed: Sequence[int]) -> Choice | None:
+    points = [one for one in group.fit.points.get(load.load, ()) if one.steps in allowed]
+    return choose(group.fit, points) if points else None
+
+
+# -- for a mix ------------------------------------------------------------------------------------
+
+
+def _shares(mix: Mix) -> Mix:
+    whole = sum(mix.values())
+    return {load: share / whole for load, share in mix.items()}
+
+
+def _compromise(group: Group, mix: Mix, limits: Limits) -> Compromise | None:
+    """The steps that give away the least; fewer steps where that is about as good."""
+    loads = {load.load: load for load in group.loads if load.load in mix}
+    losses: dict[int, dict[str, float]] = {}
+    left_out = []
+    for steps in group.steps:
+        lacking = [load.label for load in loads.values() if steps not in _allowed(load, limits)[0]]
+        if lacking:
+            value = "no value within the limits" if limits else "no value"
+            left_out.append(f"steps={steps} has {value} at {', '.join(lacking)}")
+        else:
+            losses[steps] = {name: _loss(load, steps) for name, load in loads.items()}
+    if not losses:
+        return None
+    total = {
+        steps: 1 - math.exp(sum(mix[name] * math.log(1 - one) for name, one in by_load.items()))
+        for steps, by_load in losses.items()
+    }
+    least = min(total, key=lambda steps: total[steps])
+    best = next(
+        steps
+        for steps in sorted(total)
+        if steps == least or _mix_odds(group, mix, steps, least) >= AS_GOOD
+    )
+    return Compromise(best, mix, total[best], losses[best], tuple(left_out))
+
+
+def _loss(load: Load, steps: int) -> float:
+    """What these steps give away at a load against its best, at least 0."""
+    cell, best = load.cell(steps), load.cell(load.best)
+    if cell is None or best is None or not cell.mean or not best.mean:
+        return 0.0
+    return max(0.0, 1 - cell.mean / best.mean)
+
+
+def _mix_odds(group: Group, mix: Mix, one: int, other: int) -> float:
+    """How likely `one` serves the mix better than `other`."""
+    difference = variance = 0.0
+    df = math.inf
+    for load, share in mix.items():
+        points = {point.steps: point for point in group.fit.points[load]}
+        spread, freedom = group.fit.spread(points[one], points[other])
+        difference += share * (points[one].mean - points[other].mean)
+        variance += share**2 * spread
+        df = min(df, freedom)
+    return odds(difference, variance, df)

@@ -1,0 +1,181 @@
+"""Recommendations and comparisons as plain text, and as JSON values. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from sweep.report.adaptive import Adaptive
+from sweep.report.compare import Change, Comparison
+from sweep.report.recommend import Compromise, Pick, Recommendation
+from sweep.report.summary import Effect, Interval, percent
+
+_UNITS = {"agg_tok_s": "tok/s", "per_req_tok_s": "tok/s per request"}
+
+
+# -- recommend ------------------------------------------------------------------------------------
+
+
+def recommendation_lines(found: Recommendation, *, several: bool = False) -> Iterator[str]:
+    """What to use, how sure that is, and under which conditions; the answer first."""
+    if several:
+        yield f"{found.group.label}:"
+    if not any(pick.steps is not None for pick in found.picks):
+        yield "nothing was measured yet"
+    for pick in found.picks:
+        yield from _pick_lines(pick)
+    if found.compromise:
+        yield from _compromise_lines(found.compromise)
+    for note in (*found.group.why, *found.notes):
+        yield f"note: {note}"
+    known = ", ".join(f"{name} {value}" for name, value in found.conditions.lines())
+    yield f"this holds for: {known or 'conditions that the table does not say'}"
+
+
+def _pick_lines(pick: Pick) -> Iterator[str]:
+    if pick.steps is None or pick.mean is None:
+        yield f"C={pick.load}: nothing to recommend"
+    else:
+        yield f"C={pick.load}: steps={pick.steps}, {_level(pick)}{_rival(pick)}"
+    for sentence in pick.why:
+        yield f"    {sentence}"
+
+
+def _level(pick: Pick) -> str:
+    spread = f" ({pick.interval.low:.1f} to {pick.interval.high:.1f})" if pick.interval else ""
+    return f"{pick.mean:.1f} {_UNITS[pick.metric]}{spread}"
+
+
+def _rival(pick: Pick) -> str:
+    """The runner-up in words: by how much it is behind, and whether that is beyond the noise."""
+    rival = pick.runner_up
+    if rival is None:
+        return ""
+    head = f"; next is steps={rival.steps} with {rival.text()} ({_span(rival.interval)})"
+    if rival.steps not in pick.ties:
+        return head
+    if rival.verdict == "undecided":
+        return f"{head}: not to be told apart without repeats"
+    fewer = pick.steps is not None and rival.change > 0 and pick.steps < rival.steps
+    return f"{head}: inside the noise{', so fewer steps are taken' if fewer else ''}"
+
+
+def _span(interval: Interval) -> str:
+    return f"{percent(interval.low)} to {percent(interval.high)}"
+
+
+def _compromise_lines(found: Compromise) -> Iterator[str]:
+    mix = ", ".join(f"{share:.0%} at C={load}" for load, share in found.mix.items())
+    yield f"one value for {mix}: steps={found.steps}, {found.loss:.1%} behind the best of each"
+    for reason in found.left_out:
+        yield f"    {reason}"
+
+
+def recommendation_json(found: Recommendation, schedule: Adaptive) -> dict[str, Any]:
+    """The same as JSON values; None is unknown."""
+    compromise = found.compromise
+    return {
+        "source": found.group.source,
+        "group": found.group.label,
+        "conditions": dict(found.conditions.lines()),
+        "limits": dict(found.limits),
+        "noise": {
+            "sigma": found.group.noise.sigma,
+            "measured": found.group.noise.measured,
+            "degrees_of_freedom": found.group.noise.df,
+        },
+        "loads": [_pick_json(pick) for pick in found.picks],
+        "compromise": None if compromise is None else {
+            "steps": compromise.steps, "mix": dict(compromise.mix), "loss": compromise.loss,
+            "losses": dict(compromise.losses), "left_out": list(compromise.left_out),
+        },
+        "adaptive": {
+            slot.batch: list(slot.candidates) for slot in schedule.slots
+        },
+        "notes": [*found.group.why, *found.notes, *schedule.notes],
+        "repeat": found.group.repeat_command,
+    }  # fmt: skip
+
+
+def _pick_json(pick: Pick) -> dict[str, Any]:
+    return {
+        "load": pick.load,
+        "concurrency": pick.concurrency,
+        "steps": pick.steps,
+        "metric": pick.metric,
+        "tok_s": pick.mean,
+        "interval": _pair(pick.interval),
+        "runner_up": _effect_json(pick.runner_up),
+        "ties": list(pick.ties),
+        "sure": pick.sure,
+        "capped": pick.capped,
+        "best_without_queueing": pick.free,
+        "why": list(pick.why),
+    }
+
+
+def _pair(interval: Interval | None) -> list[float] | None:
+    return None if interval is None else [interval.low, interval.high]
+
+
+def _effect_json(effect: Effect | None) -> dict[str, Any] | None:
+    if effect is None:
+        return None
+    return {"steps": effect.steps, "against": effect.against, "change": effect.change,
+            "interval": _pair(effect.interval), "verdict": effect.verdict}  # fmt: skip
+
+
+# -- compare --------------------------------------------------------------------------------------
+
+
+def comparison_lines(found: Comparison) -> Iterator[str]:
+    """What changed beyond the noise first, then every point, then what differs."""
+    clear = [one for one in found.changes if one.effect and one.effect.verdict in ("gain", "loss")]
+    both = [one for one in found.changes if one.effect]
+    broke = [one for one in found.changes if one.broke]
+    yield f"A {found.before}, B {found.after}: {len(both)} points in both"
+    if any(one.effect.verdict == "undecided" for one in both if one.effect):
+        yield "no repeats on one side: intervals assume its noise, and nothing is called a change"
+    else:
+        yield f"{len(clear)} changes clear the noise" + (f", {len(broke)} broke" if broke else "")
+    width = max((len(one.label) for one in found.changes), default=0)
+    for change in found.changes:
+        yield f"{change.label:{width}}  {_change_text(change)}"
+    for moved in found.moved:
+        yield f"best at C={moved.load}: steps={moved.before} -> {moved.after}"
+    for name, before, after in found.conditions:
+        yield f"differs: {name} {before} -> {after}"
+    for note in found.notes:
+        yield f"note: {note}"
+
+
+def _change_text(change: Change) -> str:
+    if change.broke:
+        return f"{change.before or 0:10.1f} -> failed: {change.broke}"
+    if change.effect is None:
+        return "only in B" if change.before is None else "only in A"
+    words = {"gain": "faster", "loss": "slower", "tie": "", "undecided": ""}
+    return (
+        f"{change.before:10.1f} -> {change.after:10.1f} tok/s {change.effect.text():>8} "
+        f"({_span(change.effect.interval)}) {words[change.effect.verdict]}"
+    ).rstrip()
+
+
+def comparison_json(found: Comparison) -> dict[str, Any]:
+    """The same as JSON values."""
+    return {
+        "a": found.before,
+        "b": found.after,
+        "changes": [
+            {"group": one.group, "load": one.load, "steps": one.steps, "a": one.before,
+             "b": one.after, "effect": _effect_json(one.effect), "broke": one.broke}
+            for one in found.changes
+        ],
+        "best": [
+            {"load": one.load, "a": one.before, "b": one.after} for one in found.moved
+        ],
+        "differs": [
+            {"name": name, "a": before, "b": after} for name, before, after in found.conditions
+        ],
+        "notes": list(found.notes),
+    }  # fmt: skip
