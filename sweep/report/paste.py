@@ -6,13 +6,17 @@ it restarts on failure, conflicts with nothing, and names the secrets that it do
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from sweep.inventory import HostSpec
 from sweep.plan import Launch
+from sweep.report.data import Source
+from sweep.report.summary import Group
 from sweep.unit import RenderedUnit, Templates, render
 
 _SPECULATION = ("--speculative-num-steps", "--speculative-eagle-topk")
@@ -25,6 +29,28 @@ class Pasted:
     command: str
     service: str
     notes: tuple[str, ...]
+
+
+def paste_for(
+    source: Source, group: Group, steps: int | None, templates: Path | None = None
+) -> Pasted | None:
+    """What to paste for these steps of a run, from its own plan and unit template.
+
+    `templates`: a directory of templates instead of the run's own. None for a table, which has no
+    plan, and for steps that the run has no launch of.
+
+    Raises:
+        InventoryError: the unit template is gone or broken.
+    """
+    launch_id = group.launches.get(steps) if steps is not None else None
+    launches = source.plan.launches if source.plan else ()
+    launch = next((one for one in launches if one.id == launch_id), None)
+    if launch is None:
+        return None
+    saved = source.document.get("templates")
+    host = HostSpec.model_validate_json(json.dumps(source.document["host"]))
+    found = Templates(templates or (Path(str(saved)) if saved else None))
+    return pasted(host, launch, source.id, found)
 
 
 def pasted(host: HostSpec, launch: Launch, run_id: str, templates: Templates) -> Pasted:

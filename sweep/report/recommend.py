@@ -74,6 +74,13 @@ class Recommendation:
     compromise: Compromise | None
     notes: tuple[str, ...]
 
+    @property
+    def steps(self) -> int | None:
+        """The one value to use: the compromise, else what the first load has."""
+        if self.compromise is not None:
+            return self.compromise.steps
+        return next((pick.steps for pick in self.picks if pick.steps is not None), None)
+
     def pick(self, load: str) -> Pick | None:
         return next((one for one in self.picks if one.load == load), None)
 
