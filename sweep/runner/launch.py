@@ -79,6 +79,8 @@ def start(session: Session, launch: Launch) -> Started:
     sweep.run.write_unit(launch.id, unit.text)
     sweep.stage(Stage("start", launch))
     started = systemd.start()
+    for text in systemd.neighbours():
+        sweep.note(text)
     sweep.run.event("started", launch=launch.id, invocation=started.invocation_id)
     return started
 

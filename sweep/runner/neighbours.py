@@ -6,14 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 from sweep.bench.metrics import Measurement
+from sweep.errors import HostError, HostUnreachable
 from sweep.inventory import BuiltinBenchmark
 from sweep.runner.record import Trial
 from sweep.runner.session import Session
 from sweep.sglang.foreign import Ours, foreign
 from sweep.sglang.journal import scrape
-
-# Of a client on this machine: its times are not the host's to the millisecond.
-CLOCKS_DIFFER_S = 1.0
 
 
 def with_foreign(session: Session, trial: Trial, measurement: Measurement) -> Measurement:
@@ -27,9 +25,16 @@ def with_foreign(session: Session, trial: Trial, measurement: Measurement) -> Me
     benchmark = session.sweep.plan.benchmark
     result = measurement.evidence or {}
     local = isinstance(benchmark, BuiltinBenchmark) and benchmark.run_on == "controller"
-    since, until = _window(session, trial, measurement, local=local)
-    journal = session.systemd.journal_between(trial.ready.started.invocation_id, since, until)
-    if scrape(journal).suppressed:
+    invocation = trial.ready.started.invocation_id
+    try:
+        since, until = _window(session, trial, measurement, local=local)
+        journal = session.systemd.journal_between(invocation, since, until)
+        gap = scrape(journal).suppressed > 0
+    except HostUnreachable:
+        raise
+    except HostError:  # what was measured is not lost for it
+        journal, gap = b"", True
+    if gap:
         measurement = replace(measurement, flags=measurement.flags | {"journal_incomplete"})
     found = foreign(journal, _ours(result, measurement, local=local), _counted(result))
     if found is None:
@@ -53,7 +58,17 @@ def _window(
     since, until = measurement.window
     if not local:
         return since, until
-    return since + offset_s - CLOCKS_DIFFER_S, until + offset_s + CLOCKS_DIFFER_S
+    # In a night two clocks drift apart by more than lies between two trials.
+    offset_s = _clock_offset_s(session)
+    return since + offset_s, until + offset_s
+
+
+def _clock_offset_s(session: Session) -> float:
+    """The host's clock minus ours, now."""
+    clock = session.sweep.clock
+    before = clock.now().timestamp()
+    there = float(session.host.run("date +%s.%N | tr -d N").text)
+    return there - (before + clock.now().timestamp()) / 2
 
 
 def _ours(result: Any, measurement: Measurement, *, local: bool) -> Ours:

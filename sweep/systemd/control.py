@@ -30,6 +30,9 @@ from sweep.systemd.takeover import Takeover, extend, take
 from sweep.systemd.watch import Watch
 from sweep.unit import RenderedUnit, SecretFiles
 
+# Cards that were not given back within the time of a stop get this long once more.
+_STILL_HELD_S = 10.0
+
 
 class Systemd:
     """One run on one host: take it, launch by launch install, start, poll and stop, restore it.
@@ -85,9 +88,15 @@ class Systemd:
         """Start the installed unit; before the first start production is stopped.
 
         A unit whose process fails at once has started, too: `poll` tells. Raises LaunchError
-        (port_in_use, exec_failed), HostTaken when the host is ours no more or production came back.
+        (port_in_use, exec_failed, gpu_busy: the stop before did not free the cards, and they are
+        held still), HostTaken when the host is ours no more or production came back.
         """
         return self._hold.start()
+
+    def neighbours(self) -> tuple[str, ...]:
+        """Who held memory on the server's cards before our first start; told once."""
+        found, self._hold.neighbours = self._hold.neighbours, ()
+        return found
 
     def poll(self, job: Job | None = None) -> UnitState:
         """How things stand, of a benchmark client too; renews the dead-man timer."""
@@ -177,6 +186,8 @@ class Held:
         self._clearing = Clearing(site, self._memory)
         self._service = Service(site, hold)
         self._cards: tuple[str, ...] | None = None
+        self._not_given_back = False
+        self.neighbours: tuple[str, ...] = ()
         self.watch = Watch(site, hold)
         self.jobs = Jobs(site, hold)
 
@@ -190,13 +201,23 @@ class Held:
         self._cards = tuple(card.uuid for card in used)
 
     def start(self) -> Started:
-        if self._clearing.before() is None:
+        first = self._clearing.before() is None
+        if first:
             # Nobody stops production for a port that is not to be had.
             self._service.require_free_port()
         with full_disk_as_launch_error():
-            self._clearing.clear(self._hold, self.record)
+            before = self._clearing.clear(self._hold, self.record)
+            cards = tuple(before) if self._cards is None else self._cards
+            if first:
+                self.neighbours = self._memory.neighbours(cards)
+            if self._not_given_back:
+                self._memory.wait_until_free(cards, before, _STILL_HELD_S)
+                self._not_given_back = False
             return self._service.start()
 
     def stop(self) -> float:
         stopping = Stopping(self._site, self._service, self.watch, self._memory)
-        return stopping.stop(self._cards, self._clearing.before() or {})
+        self._not_given_back = True
+        took_s = stopping.stop(self._cards, self._clearing.before() or {})
+        self._not_given_back = False
+        return took_s

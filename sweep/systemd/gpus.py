@@ -139,13 +139,24 @@ class GpuMemory:
             f"{limits[gpu.uuid]} MiB)"
             for gpu in held
         )
+        return f"{waited_s:.0f} s after the stop {cards}; {self._who(held)}"
+
+    def neighbours(self, uuids: Sequence[str]) -> tuple[str, ...]:
+        """Whoever holds memory on these cards already, one sentence for each card."""
+        held = above(self.read(), dict.fromkeys(uuids, 0))
+        return tuple(
+            f"GPU {gpu.index} holds {gpu.memory_used_mib} MiB before our first start; "
+            f"{self._who([gpu])}"
+            for gpu in held
+        )
+
+    def _who(self, held: Sequence[Gpu]) -> str:
         busy = {gpu.uuid for gpu in held}
         holders = [(pid, mib) for uuid, pid, mib in self._holders() if uuid in busy]
         seen = describe(self._site, (pid for pid, _ in holders))
         named = [f"{seen.get(pid, f'pid {pid}, not visible to us')} ({mib} MiB)"
                  for pid, mib in holders]  # fmt: skip
-        who = "; held by " + ", ".join(named) if named else "; nobody to be seen holds it"
-        return f"{waited_s:.0f} s after the stop {cards}{who}"
+        return "held by " + ", ".join(named) if named else "nobody to be seen holds it"
 
     def _holders(self) -> list[tuple[str, int, str]]:
         """(GPU uuid, pid, MiB) of every process that computes there."""

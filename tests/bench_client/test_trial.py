@@ -214,9 +214,11 @@ def test_warm_up_then_idle_then_measure_then_collect():
         requests = [body(tokens=3)]
         result = run(job(server, requests, 2, warmup=[body(), body()], flush=True))
     assert result["error"] is None
+    assert len(result["warmup"].pop("ports")) == 2
     assert result["warmup"] == {"requests": 2, "ok": 2, "tokens": 24, "error": None}
     assert result["flush"] == 200
-    assert server.controls == ["POST /flush_cache"] * 3 + ["GET /server_info"] * 2
+    looked = ["GET /server_info", "GET /metrics"]
+    assert server.controls == ["POST /flush_cache"] * 3 + looked * 2
     assert result["server_before"]["internal_states"] == [{}]
     after = result["server_after"]["internal_states"]
     assert after == [{"avg_spec_accept_length": 2.5, "last_gen_throughput": 10.0}]

@@ -100,3 +100,30 @@ def test_a_card_that_stays_held_is_told_with_its_holder(gpu_host: Target) -> Non
         for part in ("GPU 0 holds 5000 MiB", "40 MiB", "pid 1 of root", "/systemd (5000 MiB)"):
             assert part in caught.value.detail
         assert "GPU 1" not in caught.value.detail
+
+
+def test_a_card_that_stays_held_fails_the_next_start_too(gpu_host: Target) -> None:
+    unit = rendered(gpu_host, "/bin/sleep 600")
+    with taken(gpu_host, hurried=True) as systemd:
+        systemd.install(unit, NO_SECRETS)
+        systemd.start()
+        gpu_host.sh("printf '0 5000\\n1 9000\\n' > /tmp/cards-of-test")
+        with pytest.raises(LaunchError, match="gpu_busy"):
+            systemd.stop()
+        systemd.install(unit, NO_SECRETS)
+        with pytest.raises(LaunchError, match=r"gpu_busy: .*pid 1 of root"):
+            systemd.start()
+        assert systemd.poll().main_pid == 0
+        gpu_host.sh("printf '0 60\\n1 9000\\n' > /tmp/cards-of-test")
+        systemd.start()
+        systemd.stop()
+
+
+def test_whoever_has_our_cards_before_us_is_named_once(gpu_host: Target) -> None:
+    gpu_host.sh("printf '0 7000\\n1 9000\\n' > /tmp/cards-of-test")
+    with taken(gpu_host) as systemd:
+        systemd.install(rendered(gpu_host, "/bin/sleep 600"), NO_SECRETS)
+        systemd.start()
+        (told,) = systemd.neighbours()
+        assert told.startswith("GPU 0 holds 7000 MiB before our first start; held by pid 1 of root")
+        assert systemd.neighbours() == ()
