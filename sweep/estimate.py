@@ -82,6 +82,6 @@ def trial_s(plan: Plan, concurrency: int | str, pace: Pace | None) -> float:
     if not isinstance(plan.benchmark, BuiltinBenchmark):
         return ASSUMED_COMMAND_S
     width = concurrency if isinstance(concurrency, int) else 32
-    requests = plan.benchmark.requests or max(4, 2 * width)
+    requests = plan.benchmark.request_count(width)
     rounds = -(-requests // width)
     return rounds * plan.benchmark.max_tokens / ASSUMED_REQUEST_TOK_S

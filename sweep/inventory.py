@@ -6,53 +6,40 @@ them from the YAML file, fills in defaults and holds them against every rule.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    SerializerFunctionWrapHandler,
-    WrapSerializer,
+from pydantic import Field
+
+from sweep.benchmarks import (
+    WORKLOADS,
+    Benchmark,
+    BuiltinBenchmark,
+    CommandBenchmark,
+    FileWorkload,
+    SyntheticWorkload,
 )
+from sweep.limits import MOST_TRIALS
+from sweep.spec import Count, Frozen, Port, Seconds, Spec
 
-from sweep.limits import MOST_REQUESTS, MOST_TRIALS
+__all__ = [
+    "WORKLOADS", "Benchmark", "BuiltinBenchmark", "CommandBenchmark", "FileWorkload", "FlagValue",
+    "HostSpec", "Inventory", "ProductionCommands", "Scalar", "SecretRef", "ServerSpec", "SweepSpec",
+    "SyntheticWorkload",
+]  # fmt: skip
 
 Scalar = str | int | float | bool
 # A flag's value: true = the bare flag, false = the flag is left out, a list = several words.
 FlagValue = Scalar | tuple[Scalar, ...]
 
 
-def _plain(value: Mapping[str, Any], handler: SerializerFunctionWrapHandler) -> Any:
-    return handler(dict(value))
-
-
-V = TypeVar("V")
-# A mapping nobody can change afterwards; dumped as a plain dict.
-Frozen = Annotated[Mapping[str, V], AfterValidator(MappingProxyType), WrapSerializer(_plain)]
-
-Port = Annotated[int, Field(ge=1, le=65535)]
-Seconds = Annotated[float, Field(gt=0)]
-Count = Annotated[int, Field(ge=1)]
-
-
-class _Spec(BaseModel):
-    model_config = ConfigDict(
-        frozen=True, strict=True, extra="forbid", allow_inf_nan=False, validate_default=True
-    )
-
-
-class SecretRef(_Spec):
+class SecretRef(Spec):
     """Where a secret is read on the controller, when a launch is installed: exactly one of both."""
 
     env: str | None = None
     file: str | None = None
 
 
-class ServerSpec(_Spec):
+class ServerSpec(Spec):
     """The SGLang server of a host, before a sweep changes anything.
 
     `args` are SGLang flags without dashes, in the canonical spelling of `sglang.flags`. `secrets`
@@ -66,14 +53,14 @@ class ServerSpec(_Spec):
     group: str | None = None
     working_directory: str | None = None
     env_file: str | None = None
-    unit: Frozen[Scalar | tuple[Scalar, ...]] = {}
-    args: Frozen[FlagValue] = {}
-    env: Frozen[str] = {}
-    secrets: Frozen[SecretRef] = {}
+    unit: Frozen[Scalar | tuple[Scalar, ...]] = Field(default_factory=dict)
+    args: Frozen[FlagValue] = Field(default_factory=dict)
+    env: Frozen[str] = Field(default_factory=dict)
+    secrets: Frozen[SecretRef] = Field(default_factory=dict)
     health_timeout_s: Seconds = 1800
 
 
-class ProductionCommands(_Spec):
+class ProductionCommands(Spec):
     """Production that systemd does not run, as shell commands; `check` exits 0 while it runs."""
 
     stop: Annotated[str, Field(min_length=1)]
@@ -81,7 +68,7 @@ class ProductionCommands(_Spec):
     check: Annotated[str, Field(min_length=1)]
 
 
-class HostSpec(_Spec):
+class HostSpec(Spec):
     """One GPU host. With `transport: demo` everything else has a working default; with
     `transport: local` it is this machine, and whatever SSH would need stays unset.
 
@@ -108,45 +95,7 @@ class HostSpec(_Spec):
     server: ServerSpec
 
 
-# What the tool's own client can send, each with the fingerprint of what that is, so that points
-# measured with other prompts are other points. `bench.workload` has them; a test compares.
-WORKLOADS: Mapping[str, str] = MappingProxyType({"greedy": "c3bb306740d0"})
-
-
-class BuiltinBenchmark(_Spec):
-    """The tool's own client. `requests` None means max(4, 2*C) at concurrency C.
-
-    The time-outs are derived where they are None: `bench.deadlines`.
-    """
-
-    kind: Literal["builtin"] = "builtin"
-    workload: str = "greedy"
-    temperature: Annotated[float, Field(ge=0)] = 0.0
-    max_tokens: Count = 1000
-    requests: Annotated[int, Field(ge=1, le=MOST_REQUESTS)] | None = None
-    seed: Annotated[int, Field(ge=0)] = 0
-    run_on: Literal["host", "controller"] = "host"
-    trial_timeout_s: Seconds | None = None
-    stall_timeout_s: Seconds | None = None
-
-
-class CommandBenchmark(_Spec):
-    """The user's own script, run on the host; `{concurrency}`, `{url}` and `{port}` are filled in.
-
-    Its output is read as the published table or as one JSON object of measured columns.
-    """
-
-    kind: Literal["command"]
-    command: Annotated[tuple[str, ...], Field(min_length=1)]
-    workload: str = "command"
-    temperature: Annotated[float, Field(ge=0)] | None = None
-    trial_timeout_s: Seconds | None = None
-
-
-Benchmark = BuiltinBenchmark | CommandBenchmark
-
-
-class SweepSpec(_Spec):
+class SweepSpec(Spec):
     """One experiment. `steps` and `concurrency` are already expanded; `max` stays a word.
 
     `params` are further flags to vary, in canonical spelling: the plain product of their lists.
@@ -159,10 +108,10 @@ class SweepSpec(_Spec):
     trials: Annotated[int, Field(ge=1, le=MOST_TRIALS)] = 1
     benchmark: Benchmark = BuiltinBenchmark()
     max_consecutive_failures: Count = 3
-    params: Frozen[tuple[FlagValue, ...]] = {}
+    params: Frozen[tuple[FlagValue, ...]] = Field(default_factory=dict)
 
 
-class Inventory(_Spec):
+class Inventory(Spec):
     """The whole file."""
 
     hosts: Frozen[HostSpec]

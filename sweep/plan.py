@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from sweep.inventory import WORKLOADS, Benchmark, FlagValue, HostSpec
+from sweep.inventory import Benchmark, FlagValue, HostSpec
 from sweep.rows import Row
 
 
@@ -104,14 +104,13 @@ def identity(
     server = host.server
     return {
         "host_class": host.host_class,
-        "workload": WORKLOADS.get(benchmark.workload),
         "command": list(server.command),
         "args": dict(config.args),
         "env": dict(config.env),
         "env_file": server.env_file,
         "working_directory": server.working_directory,
         "unit": dict(server.unit),
-        "benchmark": benchmark.model_dump(exclude={"trial_timeout_s", "stall_timeout_s"}),
+        "benchmark": benchmark.identity(),
         "concurrency": concurrency,
     }
 

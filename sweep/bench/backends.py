@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from urllib.parse import SplitResult, urlsplit
 
-from sweep.bench import table, workload
+from sweep.bench import table
 from sweep.bench.archive import NAME, client_archive
 from sweep.bench.deadlines import FIRST_S, FLUSH_S, stall_timeout_s, trial_timeout_s
+from sweep.bench.job import JobSpec
 from sweep.bench.metrics import Measurement, failures, measure
+from sweep.bench.workload import Workload, workload_of
 from sweep.errors import PointError
 from sweep.inventory import Benchmark, BuiltinBenchmark, CommandBenchmark
 from sweep.rows import MEASURED
@@ -58,22 +60,6 @@ class TrialContext:
         return f"http://127.0.0.1:{self.port}"
 
 
-@dataclass(frozen=True)
-class JobSpec:
-    """A command to run with its own empty directory as working directory.
-
-    `files` are put there first (mode 0600: they may hold the API key), `outputs` read back
-    afterwards, as far as they exist. `progress` names a file that holds one line of JSON while the
-    job runs (phase, requests, done, failed, tokens, elapsed_s), or is None.
-    """
-
-    argv: tuple[str, ...]
-    files: Mapping[str, bytes]
-    outputs: tuple[str, ...]
-    timeout_s: float
-    progress: str | None = None
-
-
 class TrialSpoilt(PointError):
     """Requests failed. `measurement` holds what was measured all the same, for the failed row."""
 
@@ -97,11 +83,10 @@ class Backend(Protocol):
 
 
 def backend_for(benchmark: Benchmark) -> Backend:
-    """The backend of a sweep. Raises InventoryError for an unknown workload."""
+    """The backend of a sweep. Raises InventoryError: the workload's file has changed."""
     if isinstance(benchmark, CommandBenchmark):
         return Command(benchmark)
-    workload.named(benchmark.workload)
-    return Builtin(benchmark)
+    return Builtin(benchmark, workload_of(benchmark))
 
 
 @dataclass(frozen=True)
@@ -109,10 +94,11 @@ class Builtin:
     """The tool's own client (`sweep.bench.client`)."""
 
     spec: BuiltinBenchmark
+    workload: Workload
 
     def job(self, ctx: TrialContext) -> JobSpec:
-        described = client_job(self.spec, ctx, urlsplit(ctx.url))
-        described["warmup"] = workload.warmups(ctx.model, ctx.concurrency)
+        described = client_job(self.workload, ctx, urlsplit(ctx.url))
+        described["warmup"] = self.workload.warmups(ctx.model, ctx.concurrency)
         described["flush"] = True
         return JobSpec(
             argv=(ctx.python, "-I", NAME, "job.json", "result.json"),
@@ -147,19 +133,20 @@ def _kind(spoilt: Mapping[str, Any]) -> str:
     return "warmup_failed" if spoilt["phase"] == "warmup" else "client_error"
 
 
-def client_job(spec: BuiltinBenchmark, ctx: TrialContext, url: SplitResult) -> dict[str, Any]:
+def client_job(workload: Workload, ctx: TrialContext, url: SplitResult) -> dict[str, Any]:
     """The client's job (see `sweep.bench.client`), with neither warm-up nor flush."""
+    spec = workload.spec
     timeout_s = trial_timeout_s(spec, ctx.concurrency, ctx.admitted)
     stall_s = stall_timeout_s(spec, ctx.watchdog_s)
     return {
         "host": url.hostname,
         "port": url.port or 80,
         "prefix": url.path.rstrip("/"),
-        "path": workload.PATH,
+        "path": workload.path,
         "headers": {"Authorization": f"Bearer {ctx.api_key}"} if ctx.api_key else {},
         "concurrency": ctx.concurrency,
         "warmup": [],
-        "requests": workload.bodies(spec, ctx.model, ctx.concurrency),
+        "requests": workload.bodies(ctx.model, ctx.concurrency),
         "flush": False,
         "timeout_s": timeout_s,
         # One request alone may be silent a little longer than all of them: then it is the server.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from math import ceil
 
-from sweep.bench.workload import WARMUP_TOKENS, request_count
+from sweep.bench.workload import WARMUP_TOKENS
 from sweep.inventory import BuiltinBenchmark
 
 # Tokens per second of one request in service, slower than any server worth measuring.
@@ -29,7 +29,7 @@ def trial_timeout_s(spec: BuiltinBenchmark, concurrency: int, admitted: int | No
     if spec.trial_timeout_s is not None:
         return spec.trial_timeout_s
     width = max(1, min(concurrency, admitted or concurrency))
-    rounds = ceil(request_count(spec, concurrency) / width) * spec.max_tokens
+    rounds = ceil(spec.request_count(concurrency) / width) * spec.max_tokens
     rounds += ceil(concurrency / width) * WARMUP_TOKENS
     return FIRST_S + FLUSH_S + rounds / SLOWEST_TOK_S
 

@@ -27,25 +27,20 @@ Percentiles interpolate linearly between the two nearest ranks, as numpy and pan
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from statistics import fmean
 from typing import Any
 
+from sweep.bench.flight import Request, empty_places, sent_ones, steady
+from sweep.bench.verdicts import Evidence, verdicts
 from sweep.rows import MEASURED, Cell
 
-# The client has one thread: above nine tenths of a core it is its own bottleneck.
-CLIENT_CPU_LIMIT = 0.9
-# Times of arrival are the kernel's and stay right when the client is late, for want of CPU or
-# because of a neighbour. But it sends the next request late, so the server works on fewer than C:
-# with this share of the places empty, throughput is understated by about as much, which is more
-# than the differences between neighbouring settings that a sweep is to find.
-EMPTY_PLACES_LIMIT = 0.05
-
-Request = Mapping[str, Any]
+__all__ = [
+    "Measurement", "Request", "acceptance", "empty_places", "failures", "measure", "percentile",
+    "steady", "with_acceptance",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -78,26 +73,21 @@ def measure(
     values["output_tokens"] = sum(request["tokens_out"] for request in good)
     values |= rates(requests, int(result["concurrency"]))
     values |= latencies(good)
-    flags = set()
     if steps > 0:
         values |= acceptance(result, good, draft_tokens)
-        if values["accept_length"] is None:
-            flags.add("no_acceptance_data")
-    if any(is_short(request) for request in requests):
-        flags.add("short_output")
     client = result["client"]
     if client is not None:
         values |= {"client_cpu": client["cpu"], "client_lag_ms_p99": client["lag_ms_p99"]}
-        empty = empty_places(requests, int(result["concurrency"])) or 0.0
-        if client["cpu"] >= CLIENT_CPU_LIMIT or empty > EMPTY_PLACES_LIMIT:
-            flags.add("client_limited")
+    concurrency = int(result["concurrency"])
+    found = verdicts(Evidence(concurrency, steps, requests, values, client))
     started, ended = result["started"], result["ended"]
     return Measurement(
         values=values,
-        flags=frozenset(flags),
+        flags=frozenset(found),
         requests=requests,
         window=None if started is None else (started, ended),
-        evidence={key: value for key, value in result.items() if key != "requests"},
+        evidence={key: value for key, value in result.items() if key != "requests"}
+        | {"verdicts": found},
     )
 
 
@@ -115,7 +105,7 @@ def with_acceptance(
 
 def rates(requests: Sequence[Request], concurrency: int) -> dict[str, Cell]:
     """Throughput and the requests in flight."""
-    sent = [request for request in requests if request["sent"] is not None]
+    sent = sent_ones(requests)
     good = [request for request in sent if request["error"] is None]
     if not good:
         return {}
@@ -196,61 +186,6 @@ def strict_rate(accept_length: float, draft_tokens: int | None) -> float | None:
     if draft_tokens is None or draft_tokens < 2:
         return None
     return min(1.0, (accept_length - 1) / (draft_tokens - 1))
-
-
-def steady(sent: Sequence[Request], concurrency: int) -> float | None:
-    """Tokens per second while at least `concurrency` requests are in flight, None if never."""
-    edges = sorted(
-        [(request["sent"], 1) for request in sent] + [(request["end"], -1) for request in sent]
-    )
-    starts: list[int] = []
-    ends: list[int] = []
-    flying = 0
-    for time, change in edges:
-        if change > 0 and flying + 1 == concurrency:
-            starts.append(time)
-        elif change < 0 and flying == concurrency:
-            ends.append(time)
-        flying += change
-    length = sum(ends) - sum(starts)
-    if length <= 0:
-        return None
-    tokens = 0
-    for request in sent:
-        if request["error"] is None:
-            arrivals = accumulate(request["t"], initial=request["sent"])
-            next(arrivals)
-            for time, count in zip(arrivals, request["n"], strict=True):
-                place = bisect_left(starts, time) - 1
-                if place >= 0 and time <= ends[place]:
-                    tokens += count
-    return tokens / length * 1e6
-
-
-def empty_places(requests: Sequence[Request], concurrency: int) -> float | None:
-    """Share of the C places that held no request although there were more to send, 0..1.
-
-    From the moment C were sent until the last one was sent; None if that is no time at all.
-    """
-    sent = sorted(request["sent"] for request in requests if request["sent"] is not None)
-    if len(sent) <= concurrency or sent[-1] <= sent[concurrency - 1]:
-        return None
-    begin, end = sent[concurrency - 1], sent[-1]
-    held = sum(
-        max(0, min(request["end"], end) - max(request["sent"], begin))
-        for request in requests
-        if request["sent"] is not None
-    )
-    return float(1 - held / (concurrency * (end - begin)))
-
-
-def is_short(request: Request) -> bool:
-    """Fewer or more tokens than asked for although the end of text was to be ignored; or none."""
-    if request["error"] is not None:
-        return bool(request["error"] == "no tokens")
-    if not request["ignore_eos"] or request["asked"] is None:
-        return False
-    return request["tokens_out"] != request["asked"] or request["finish"] not in ("length", None)
 
 
 def is_decoding(request: Request) -> bool:

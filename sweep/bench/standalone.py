@@ -11,12 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
-from sweep.bench import table, workload
+from sweep.bench import table
 from sweep.bench.archive import NAME, client_archive
 from sweep.bench.backends import MARGIN_S, JobSpec, TrialContext, client_job, last_lines
 from sweep.bench.client.guard import Spoilt
 from sweep.bench.client.trial import control, resolve
 from sweep.bench.metrics import Measurement, failures, measure
+from sweep.bench.workload import CHAT, Body, Workload, workload_of
 from sweep.errors import HostUnreachable, PointError, UsageError
 from sweep.inventory import BuiltinBenchmark
 
@@ -26,7 +27,7 @@ def bench_url(
     concurrencies: Sequence[int],
     *,
     emit: Callable[[str], None],
-    max_tokens: int = 1000,
+    benchmark: BuiltinBenchmark | None = None,
     api_key: str | None = None,
 ) -> int:
     """Benchmark a server that somebody else runs: nothing of it is flushed or changed.
@@ -36,7 +37,7 @@ def bench_url(
     HostUnreachable (nobody answers there), PointError (it answers, but not to a first request).
     """
     target = checked(url)
-    bench = Bench(target, BuiltinBenchmark(max_tokens=max_tokens), api_key)
+    bench = Bench(target, workload_of(benchmark or BuiltinBenchmark()), api_key)
     emit("Warming up...")
     tokens = bench.warm_up()
     for line in table.warmup_lines(tokens, ok=True):
@@ -70,7 +71,7 @@ def checked(url: str) -> SplitResult:
         raise form
     if parts.query or parts.fragment or parts.username:
         raise form
-    if parts.path.rstrip("/") in ("/v1", workload.PATH):
+    if parts.path.rstrip("/") in ("/v1", CHAT):
         parts = parts._replace(path="")  # as OpenAI clients want it
     return parts
 
@@ -78,16 +79,16 @@ def checked(url: str) -> SplitResult:
 class Bench:
     """One server, asked for its model once, then measured at one concurrency after the other."""
 
-    def __init__(self, url: SplitResult, spec: BuiltinBenchmark, api_key: str | None) -> None:
+    def __init__(self, url: SplitResult, workload: Workload, api_key: str | None) -> None:
         self.url = url
-        self.spec = spec
+        self.workload = workload
         self.ctx = TrialContext(
             python=sys.executable, port=url.port or 80, model="", concurrency=1, api_key=api_key
         )
         self.model = self._ask_model()
 
     def _ask_model(self) -> str:
-        job = client_job(self.spec, self.ctx, self.url)
+        job = client_job(self.workload, self.ctx, self.url)
         try:
             status, body = control(resolve(job), "GET", "/v1/models")
         except Spoilt as error:
@@ -103,7 +104,7 @@ class Bench:
 
     def warm_up(self) -> int:
         """One request; returns its tokens. Raises PointError when it is not ok."""
-        result = self._run(1, warmups=[], requests=workload.warmups(self.model, 1))
+        result = self._run(1, warmups=[], requests=self.workload.warmups(self.model, 1))
         problem = self._problem(result, measurement := measure(result))
         if problem is not None:
             raise PointError("warmup_failed", problem)
@@ -111,8 +112,8 @@ class Bench:
 
     def trial(self, concurrency: int) -> tuple[Measurement, str | None]:
         """Measures at one concurrency; returns also what went wrong, if anything."""
-        warmups = workload.warmups(self.model, concurrency)
-        requests = workload.bodies(self.spec, self.model, concurrency)
+        warmups = self.workload.warmups(self.model, concurrency)
+        requests = self.workload.bodies(self.model, concurrency)
         result = self._run(concurrency, warmups, requests)
         measurement = measure(result)
         return measurement, self._problem(result, measurement)
@@ -122,9 +123,9 @@ class Bench:
         return str(spoilt["detail"]) if isinstance(spoilt, dict) else failures(measurement.requests)
 
     def _run(
-        self, concurrency: int, warmups: list[workload.Body], requests: list[workload.Body]
+        self, concurrency: int, warmups: list[Body], requests: list[Body]
     ) -> dict[str, object]:
-        described = client_job(self.spec, replace(self.ctx, concurrency=concurrency), self.url)
+        described = client_job(self.workload, replace(self.ctx, concurrency=concurrency), self.url)
         described |= {"warmup": warmups, "requests": requests}
         job = JobSpec(
             argv=(sys.executable, "-I", NAME, "job.json", "result.json"),

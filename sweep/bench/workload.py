@@ -1,115 +1,152 @@
-"""What is sent: prompts, output length, sampling, number of requests. Pure and reproducible.
+"""What is sent: request bodies in their order, made of the benchmark's settings. Pure.
 
-A workload is a list of prompts; everything else comes from the benchmark's settings. The same
-settings give the same requests in the same order, trial after trial.
+The same settings give the same requests in the same order, trial after trial: nothing here knows
+the trial. Texts are asked in the order of a seeded shuffle (`greedy`: in turn, as published). When
+all were asked they are asked again, behind a line of their own (`greedy`: as they are), since a
+prompt that the server has seen would be answered from its prefix cache.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from difflib import get_close_matches
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from sweep.errors import InventoryError
-from sweep.inventory import BuiltinBenchmark
+from sweep.inventory import BuiltinBenchmark, FileWorkload, SyntheticWorkload
+from sweep.workloads import Conversation, read_workload, shipped
 
-PATH = "/v1/chat/completions"
+CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 WARMUP_TOKENS = 100
+# Ids that are text in every vocabulary in use: control tokens stand below or far above.
+FIRST_ID, LAST_ID = 1000, 30000
 
 Body = dict[str, object]
 
 
 @dataclass(frozen=True)
 class Workload:
-    """Prompts, used in turn, and whether the model may end before `max_tokens`."""
+    """What a benchmark sends. `conversations` are its texts; a synthetic one has none."""
 
-    name: str
-    prompts: tuple[str, ...]
-    ignore_eos: bool
+    spec: BuiltinBenchmark
+    conversations: tuple[Conversation, ...] = ()
 
-    def fingerprint(self) -> str:
-        """12 hex digits over what is sent; changes whenever the numbers may change."""
-        return hashlib.sha256(json.dumps(asdict(self)).encode()).hexdigest()[:12]
+    @property
+    def path(self) -> str:
+        """The endpoint that all of it is posted to."""
+        return COMPLETIONS if isinstance(self.spec.workload, SyntheticWorkload) else CHAT
+
+    def bodies(self, model: str, concurrency: int) -> list[Body]:
+        """The measured requests of a trial, in the order in which they are sent."""
+        count = self.spec.request_count(concurrency)
+        if isinstance(self.spec.workload, SyntheticWorkload):
+            asked = self._tokens(f"measured:{concurrency}", count)
+        else:
+            asked = self._messages(concurrency, count)
+        return [_body(self.spec, model, one) for one in asked]
+
+    def warmups(self, model: str, concurrency: int) -> list[Body]:
+        """One request per place in flight: every batch size up to C is run before measuring.
+
+        Sampled as the measured ones are. Their prompts are of no trial, and no two share a
+        beginning that could be cached.
+        """
+        if isinstance(self.spec.workload, SyntheticWorkload):
+            asked = self._tokens("warm-up", concurrency)
+        else:
+            asked = [
+                {"messages": [{"role": "user", "content": _warmup(index)}]}
+                for index in range(concurrency)
+            ]
+        warm = {"max_tokens": WARMUP_TOKENS, "ignore_eos": True}
+        return [_body(self.spec, model, one) | warm for one in asked]
+
+    def _tokens(self, stream: str, count: int) -> list[Body]:
+        """Prompts of random token ids: as long as asked for, whatever the model's vocabulary."""
+        synthetic = self.spec.workload
+        assert isinstance(synthetic, SyntheticWorkload)  # noqa: S101 - the callers looked
+        drawn = random.Random(f"{stream}:{self.spec.seed}")  # noqa: S311 - not a secret
+        return [
+            {"prompt": drawn.choices(range(FIRST_ID, LAST_ID), k=synthetic.input_tokens)}
+            for _ in range(count)
+        ]
+
+    def _messages(self, concurrency: int, count: int) -> list[Body]:
+        """Conversations side by side, each with one question at a time.
+
+        So many at once that a question is asked when, as a rule, the one before it was answered.
+        """
+        waiting = self._in_order()
+        active = [next(waiting) for _ in range(concurrency + concurrency // 4 + 1)]
+        asked: list[Body] = []
+        while len(asked) < count:
+            conversation, lead_in, turn = active.pop(0)
+            asked.append({"messages": conversation.messages(turn, lead_in)})
+            more = turn + 1 < len(conversation.turns)
+            active.append((conversation, lead_in, turn + 1) if more else next(waiting))
+        return asked
+
+    def _in_order(self) -> Iterator[tuple[Conversation, str, int]]:
+        """Every conversation at its first turn, again and again, with the line before it."""
+        order = list(self.conversations)
+        if self.spec.workload != "greedy":
+            random.Random(self.spec.seed).shuffle(order)  # noqa: S311 - not a secret
+        rounds = 0
+        while True:
+            rounds += 1
+            lead_in = f"({rounds})\n" if rounds > 1 and self.spec.unique_prompts else ""
+            for conversation in order:
+                yield conversation, lead_in, 0
 
 
-# The convention of the published sweep: a fixed set of prompts, greedy, ended by length alone.
-# Long greedy answers become repetitive, and repetition is easy to draft: this flatters speculation.
-GREEDY = Workload(
-    name="greedy",
-    ignore_eos=True,
-    prompts=(
-        "Explain step by step how a compiler turns a loop into machine code, with an example.",
-        "Write a Python class for a least-recently-used cache, with tests, and comment it.",
-        "A train leaves at 9:40 and averages 84 km/h, a second leaves the same station at 10:15 at "
-        "112 km/h. Derive when and where it catches up, then generalise the formula.",
-        "Describe a day in a small harbour town as a short story with three characters.",
-        "Compare TCP and QUIC: handshakes, loss recovery, multiplexing and deployment trouble.",
-        "Make a table of the planets with mass, radius, day length, moons, and a remark for each.",
-        "Translate this into French, then into German, and discuss every idiom you had to change: "
-        "'We were about to call it a day when the penny finally dropped.'",
-        "Design a relational schema for a public library: SQL for the tables, and five queries.",
-        "Write a detailed recipe for sourdough bread, with a schedule and a reason for each step.",
-        "Argue for and against remote work from the view of a firm, a city and an employee.",
-        "Give JSON objects for twenty invented sensor readings with id, place, unit and value.",
-        "Summarise how vaccines train the immune system, first for a child, then for a student.",
-        "Write a bash script that rotates log files by size and age, and explain every line.",
-        "Prove that there are infinitely many primes in three different ways.",
-        "Draft a polite letter to a neighbour about noise, then a firmer one, then a legal notice.",
-        "Outline a twelve-week plan to learn to swim a kilometre, week by week, with drills.",
+def workload_of(spec: BuiltinBenchmark) -> Workload:
+    """The workload of a benchmark. Raises InventoryError: its file has changed or is gone."""
+    if isinstance(spec.workload, SyntheticWorkload):
+        return Workload(spec)
+    if isinstance(spec.workload, FileWorkload):
+        return Workload(spec, read_workload(spec.workload))
+    return Workload(spec, shipped(spec.workload))
+
+
+def remarks(specs: Sequence[BuiltinBenchmark]) -> list[str]:
+    """What to know before the numbers of these workloads are used, one sentence each."""
+    said = [REMARKS.get(_kind(spec), "") for spec in specs]
+    return list(dict.fromkeys(filter(None, said)))
+
+
+REMARKS = {
+    "greedy": (
+        "greedy: long answers at temperature 0 become repetitive, and repetition is easy to draft: "
+        "speculation looks better than with sampled answers of natural length"
     ),
-)  # fmt: skip
-
-WORKLOADS: Mapping[str, Workload] = {GREEDY.name: GREEDY}
-
-
-def named(name: str) -> Workload:
-    """The workload of that name. Raises InventoryError that lists the names there are."""
-    if name in WORKLOADS:
-        return WORKLOADS[name]
-    near = get_close_matches(name, WORKLOADS, 1)
-    hint = f"did you mean {near[0]!r}?" if near else "there is: " + ", ".join(WORKLOADS)
-    raise InventoryError(f"benchmark.workload: no workload {name!r}; {hint}")
+    "synthetic": (
+        "synthetic: random tokens are drafted worse than text, so acceptance, and what speculation "
+        "gains, are understated: use it for capacity, not to choose steps"
+    ),
+}
 
 
-def request_count(spec: BuiltinBenchmark, concurrency: int) -> int:
-    """How many requests a trial sends: as set, else max(4, 2*C), the published convention."""
-    return spec.requests or max(4, 2 * concurrency)
+def _kind(spec: BuiltinBenchmark) -> str:
+    if isinstance(spec.workload, SyntheticWorkload):
+        return "synthetic"
+    return spec.workload if isinstance(spec.workload, str) else ""
 
 
-def bodies(spec: BuiltinBenchmark, model: str, concurrency: int) -> list[Body]:
-    """The measured requests of a trial, in the order in which they are sent."""
-    workload = named(spec.workload)
-    prompts = workload.prompts
-    return [
-        _body(model, prompts[index % len(prompts)], spec.max_tokens)
-        | {"temperature": spec.temperature, "ignore_eos": workload.ignore_eos}
-        for index in range(request_count(spec, concurrency))
-    ]
+def _warmup(index: int) -> str:
+    return f"{index + 1}. Warm-up: count upwards from {index + 7}."
 
 
-def warmups(model: str, concurrency: int) -> list[Body]:
-    """One request per place in flight, so that every batch size up to C is run before measuring.
-
-    Their prompts are of no trial, and no two share a beginning that could be cached.
-    """
-    return [
-        _body(model, f"{index + 1}. Warm-up: count upwards from {index + 7}.", WARMUP_TOKENS)
-        | {"temperature": 0.0, "ignore_eos": True}
-        for index in range(concurrency)
-    ]
-
-
-def _body(model: str, prompt: str, max_tokens: int) -> Body:
+def _body(spec: BuiltinBenchmark, model: str, asked: Body) -> Body:
     # Usage in every chunk (SGLang 0.5.5.post3 and later) tells how many tokens each one brought;
     # return_spec_tokens_details (0.5.20 and later) the verify steps of each request. Older
     # versions ignore both.
-    return {
+    body: Body = {
         "model": model,
-        "messages": [{"role": "user", "content": prompt}],
-        "max_tokens": max_tokens,
+        **asked,
+        "max_tokens": spec.max_tokens,
+        "temperature": spec.temperature,
+        "ignore_eos": spec.ignore_eos,
         "stream": True,
         "stream_options": {"include_usage": True, "continuous_usage_stats": True},
         "return_spec_tokens_details": True,
     }
+    return body if spec.top_p == 1 else body | {"top_p": spec.top_p}

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 from socket import gethostname
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from sweep.cli.options import DEFAULT_INVENTORY, Options, packaged_example, pass_options
 from sweep.errors import FatalError, UsageError
-from sweep.limits import MOST_CONCURRENCY
+from sweep.limits import MOST_CONCURRENCY, MOST_TOKENS
 
 if TYPE_CHECKING:
     from sweep.inventory import HostSpec
@@ -21,7 +21,8 @@ LOCAL = "local"  # this machine, where a host is asked for
 
 @click.command(
     short_help="Benchmark a server that is already up.",
-    epilog="\b\nExample:\n  sweep bench http://127.0.0.1:30000 1 4 16 32 64",
+    epilog="\b\nExample:\n  sweep bench http://127.0.0.1:30000 1 4 16 32 64\n"
+    "  sweep bench http://127.0.0.1:30000 1 16 --workload chat",
 )
 @click.argument("url")
 @click.argument(
@@ -32,23 +33,42 @@ LOCAL = "local"  # this machine, where a host is asked for
     required=True,
 )
 @click.option(
-    "--max-tokens", type=click.IntRange(min=1), default=1000, show_default=True,
-    help="Output tokens per request.",
+    "--workload", default="greedy", show_default=True, metavar="NAME|FILE|IN:OUT",
+    help="greedy, chat, code, reasoning, extraction, translation, summarization, a file of "
+    "conversations, or numbers of random tokens.",
+)  # fmt: skip
+@click.option(
+    "--max-tokens", type=click.IntRange(1, MOST_TOKENS),
+    help="Output tokens per request at most.  [default: the workload's]",
 )  # fmt: skip
 @click.option("--api-key-env", metavar="NAME", help="Variable that holds the server's API key.")
 def bench(
-    url: str, concurrencies: tuple[int, ...], max_tokens: int, api_key_env: str | None
+    url: str,
+    concurrencies: tuple[int, ...],
+    workload: str,
+    max_tokens: int | None,
+    api_key_env: str | None,
 ) -> int:
     """Benchmark a server that is already up, and print the published table.
 
-    Sends max(4, 2*C) requests at concurrency C: fixed prompts, temperature 0, ignore_eos.
+    By default max(4, 2*C) requests at concurrency C: fixed prompts, temperature 0, ignore_eos, 1000
+    tokens. The other workloads are sampled and end by themselves.
     """
     from sweep.bench.standalone import bench_url
+    from sweep.inventory import BuiltinBenchmark
+    from sweep.inventory_file import parse_workload
 
     key = os.environ.get(api_key_env) if api_key_env else None
     if api_key_env and not key:
         raise click.UsageError(f"--api-key-env: the variable {api_key_env} is not set here")
-    return bench_url(url, concurrencies, emit=click.echo, max_tokens=max_tokens, api_key=key)
+    try:
+        settings: dict[str, Any] = {"workload": parse_workload(workload)}
+    except ValueError as error:
+        raise UsageError(f"--workload {workload}: {error}") from error
+    if max_tokens is not None:
+        settings["max_tokens"] = max_tokens
+    benchmark = BuiltinBenchmark(**settings)
+    return bench_url(url, concurrencies, emit=click.echo, benchmark=benchmark, api_key=key)
 
 
 @click.command(

@@ -18,6 +18,7 @@ from typing import Any
 
 from sweep.demo.failures import Fault, scheduler_dies, watchdog_barks
 from sweep.demo.model import Acceptance, prefill_s
+from sweep.demo.quirks import Quirks
 from sweep.demo.reporter import Pool, Reporter
 from sweep.demo.startup import Launch
 
@@ -96,6 +97,7 @@ class Engine:
         self._doomed: Fault | None = None
         self._left = 0
         self._halted = False
+        self._quirks = Quirks(launch.quirks)
         dps = int(launch.args["dp_size"])
         self._slots = launch.truth.max_running_requests * dps
         self._room = launch.truth.max_total_num_tokens * dps
@@ -113,6 +115,7 @@ class Engine:
     def submit(self, request: Request) -> None:
         chances = self._launch.truth.chances(request.temperature)
         request.settle(self._room, int(self._launch.args["random_seed"]), chances)
+        request.last = self._quirks.length(request.last)
         self.waiting.append(request)
         self._wake.set()
 
@@ -139,6 +142,7 @@ class Engine:
             )
             return False
         self._prefixes.clear()
+        self._quirks.flush()
         self.reporter.reset()
         self._launch.log.line("Cache flushed successfully!", self._launch.rank0)
         return True
@@ -196,14 +200,18 @@ class Engine:
         self.reporter.cached_tokens += cached
         for request in admitted:
             self.reporter.generated_tokens += 1
-            request.tokens = 1
+            request.tokens = max(1, request.tokens)  # it may have been thrown back
             self._tell(request)
 
     async def _decode(self) -> None:
         """Some whole forwards: until `tick_s` has passed, a request ends, or one may come in."""
         batch = list(self.running)
         per_rank = math.ceil(len(batch) / self._dps)
+        if pause_s := self._quirks.pause_s():
+            self._clock += pause_s
+            await self._until(self._clock)
         step = self._launch.truth.step_s(per_rank) / self._speed * self._noise.gauss(1.0, 0.01)
+        step *= self._quirks.slower()
         most = max(1, round(self._tick_s / step))
         started = self._clock
         planned = self._forwards_until_one_ends(batch, most)
@@ -216,6 +224,16 @@ class Engine:
             self._forward(batch)
         for request in batch:
             self._tell(request)
+        if self._quirks.count(done) and self.running:
+            self._throw_back(self.running[-1])
+
+    def _throw_back(self, request: Request) -> None:
+        """As SGLang does when the KV pool is full: it is prefilled anew, with what it has said."""
+        self.running.remove(request)
+        self.waiting.appendleft(request)
+        said = "#retracted_reqs: 1, #aborted_reqs: 0, #new_token_ratio: 0.3414 -> 0.4562"
+        message = f"KV cache pool is full. Retract requests. {said}"
+        self._launch.log.warn(message, self._launch.rank0)
 
     def _forwards_until_one_ends(self, batch: list[Request], most: int) -> int:
         ends = most

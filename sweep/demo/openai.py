@@ -115,7 +115,7 @@ async def _events(
             sent = update.tokens
     if shape.chat:
         yield _event({**head, "choices": [_ended(_delta(), last)]})
-    details = spec_details(request)
+    details = {} if service.launch.tells_nothing else spec_details(request)
     if body.get("return_spec_tokens_details") and details:
         extension = {"spec_tokens_details": _padded(details)}
         yield _event({**head, "choices": [], "usage": None, "sglext": extension})

@@ -90,9 +90,10 @@ class Reporter:
             self.total_accepted += self._accepted
             self.total_verified += self._verified
             self._accepted = self._verified = 0
-            parts.append(
-                f"accept len: {self.accept_length:.2f}, accept rate: {self.accept_rate:.2f}"
-            )
+            if "mute" not in self._launch.quirks:
+                parts.append(
+                    f"accept len: {self.accept_length:.2f}, accept rate: {self.accept_rate:.2f}"
+                )
         parts.append(
             f"cuda graph: True, gen throughput (token/s): {self.last_gen_throughput:.2f}, "
             f"#queue-req: {pool.queued}"

@@ -6,6 +6,7 @@ several tokens at once, and ends as SGLang ends. Environment:
 - SWEEP_SIM_SPEED: how many times faster than the published server it runs (default 1)
 - SWEEP_SIM_START_S: seconds the whole start takes (default 1)
 - SWEEP_SIM_FAIL: what goes wrong, see `failures`
+- SWEEP_SIM_QUIRKS: what it does that spoils a comparison, see `quirks`
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from sweep.demo.bodies import not_served
 from sweep.demo.engine import Engine
 from sweep.demo.failures import CHILD_FAILED, die, notice_and_die, read_faults
 from sweep.demo.log import Log, uvicorn_logging
+from sweep.demo.quirks import read_quirks
 from sweep.demo.service import UP, Service
 from sweep.demo.startup import Launch, start
 
@@ -70,7 +72,8 @@ def make_launch(args: ServerArgs, fail: str) -> Launch:
     topk = int(args["speculative_eagle_topk"] or 1) if args.speculative else 1
     seconds = float(os.environ.get("SWEEP_SIM_START_S", "1"))
     truth = model.truth(args.steps, topk, drafts, limits)
-    return Launch(args, truth, Log(args["log_level"]), faults, seconds)
+    quirks = read_quirks(os.environ.get("SWEEP_SIM_QUIRKS", ""))
+    return Launch(args, truth, Log(args["log_level"]), faults, seconds, quirks)
 
 
 def make_app(service: Service) -> Starlette:

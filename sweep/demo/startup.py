@@ -38,6 +38,12 @@ class Launch:
     log: Log
     faults: Faults
     seconds: float
+    quirks: frozenset[str] = frozenset()
+
+    @property
+    def tells_nothing(self) -> bool:
+        """Whether requests and /server_info keep the acceptance to themselves."""
+        return bool(self.quirks & {"old", "mute"})
 
     @property
     def hybrid(self) -> bool:

@@ -83,7 +83,7 @@ async def server_info(http: HttpRequest) -> Response:
         },
     }
     average = reporter.avg_spec_accept_length
-    if args.speculative and average is not None:
+    if args.speculative and average is not None and not launch.tells_nothing:
         state["avg_spec_accept_length"] = average
     answer = {
         **args.fields,

@@ -5,7 +5,14 @@ The forms in which steps, concurrencies and settings are written are those of th
 
 from __future__ import annotations
 
-from sweep.inventory_file.forms import parse_concurrency, parse_setting, parse_steps
+from sweep.inventory_file.forms import (
+    parse_concurrency,
+    parse_setting,
+    parse_steps,
+    parse_workload,
+)
 from sweep.inventory_file.loading import load_inventory
 
-__all__ = ["load_inventory", "parse_concurrency", "parse_setting", "parse_steps"]
+__all__ = [
+    "load_inventory", "parse_concurrency", "parse_setting", "parse_steps", "parse_workload",
+]  # fmt: skip

@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal
 
-from sweep.inventory import FlagValue, Scalar
-from sweep.limits import MOST_CONCURRENCY, MOST_STEPS
+from sweep.benchmarks import Workload
+from sweep.errors import InventoryError
+from sweep.inventory import WORKLOADS, FileWorkload, FlagValue, Scalar, SyntheticWorkload
+from sweep.limits import MOST_CONCURRENCY, MOST_STEPS, MOST_TOKENS
+from sweep.naming import did_you_mean
 from sweep.sglang.flags import flags
 from sweep.sglang.spelling import shown
+from sweep.workloads import read_file
 
 _NUMBER = r"0|[1-9][0-9]{0,17}"
 _RANGE = re.compile(rf"({_NUMBER})\s*(?:\.\.|-)\s*({_NUMBER})(?:\s*:\s*({_NUMBER}))?")
@@ -103,6 +108,25 @@ def parse_setting(text: str) -> tuple[str, FlagValue]:
     if flag is not None and flag.words:
         return name, tuple(_typed(word, flag.kind) for word in value.split(","))
     return name, _typed(value, flag.kind if flag else None)
+
+
+def parse_workload(text: str) -> Workload:
+    """A workload's name, `IN:OUT` (random tokens of these numbers), or a file of conversations."""
+    if text in WORKLOADS:
+        return text
+    if match := re.fullmatch(rf"({_NUMBER}):({_NUMBER})", text):
+        for number in (int(match[1]), int(match[2])):
+            _in_limits(number, MOST_TOKENS)
+            if number < 1:
+                raise ValueError("asks for 0 tokens; write for example 1024:256")
+        return SyntheticWorkload(input_tokens=int(match[1]), output_tokens=int(match[2]))
+    if not Path(text).exists():
+        known = did_you_mean(text, WORKLOADS)
+        raise ValueError(f"{shown(text)} is neither a file nor a workload; {known}")
+    try:
+        return read_file(FileWorkload(file=text), Path.cwd())
+    except InventoryError as error:
+        raise ValueError(f"{error}; name another file, or mend it") from error
 
 
 def _typed(text: str, kind: str | None) -> Scalar:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path as Folder
 
 from sweep.inventory_file.yaml_tree import Path, Problem, Tree
 
@@ -14,6 +15,11 @@ class Report:
         self.name = name
         self.tree = tree
         self.problems = list(tree.problems)
+
+    @property
+    def folder(self) -> Folder:
+        """Where paths in the file begin."""
+        return Folder(self.name).parent
 
     def add(self, path: Path, text: str) -> None:
         """`text` is one sentence "<what is wrong>; <what to do>"."""

@@ -24,6 +24,7 @@ _MISSING = {
     "host": "write the name of one of the hosts",
     "steps": "write steps: 1..10",
     "concurrency": "write concurrency: [1, 4, 16]",
+    "file": "write a workload's name, {file: PATH} or {input_tokens: N, output_tokens: N}",
 }
 _WANTED = {
     "string_type": ("text", "write text, in quotes if need be"),

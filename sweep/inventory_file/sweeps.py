@@ -6,14 +6,18 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
+from sweep.benchmarks import Workload
+from sweep.errors import InventoryError
 from sweep.inventory import (
     WORKLOADS,
     Benchmark,
     BuiltinBenchmark,
     CommandBenchmark,
+    FileWorkload,
     FlagValue,
     HostSpec,
     SweepSpec,
+    SyntheticWorkload,
 )
 from sweep.inventory_file.forms import (
     Concurrency,
@@ -31,8 +35,10 @@ from sweep.naming import did_you_mean, name_problem
 from sweep.sglang.args import ADAPTIVE, flag_complaints
 from sweep.sglang.flags import canonical
 from sweep.sglang.spelling import shown
+from sweep.workloads import read_file
 
 _PLACEHOLDERS = ("concurrency", "url", "port")
+_FOUND_IN_FILES = {"fingerprint", "turns"}
 
 
 def read_sweep(
@@ -154,7 +160,7 @@ def _benchmark(report: Report, path: Path, value: object) -> Benchmark | None:
         return None
     benchmark: Benchmark | None
     if kind == "builtin":
-        benchmark = build(report, path, BuiltinBenchmark, given)
+        benchmark = _builtin(report, path, given)
     else:
         benchmark = build(report, path, CommandBenchmark, given)
     if benchmark is not None:
@@ -163,13 +169,52 @@ def _benchmark(report: Report, path: Path, value: object) -> Benchmark | None:
     return benchmark
 
 
+def _builtin(report: Report, path: Path, given: Mapping[str, object]) -> BuiltinBenchmark | None:
+    values = dict(given)
+    if "workload" in values:
+        workload = _workload(report, (*path, "workload"), values.pop("workload"))
+        if workload is not None:
+            values["workload"] = workload
+    if isinstance(values.get("workload"), SyntheticWorkload) and "max_tokens" in values:
+        report.add((*path, "max_tokens"), "is output_tokens of the workload already; remove it")
+    return build(report, path, BuiltinBenchmark, values)
+
+
+def _workload(report: Report, path: Path, value: object) -> Workload | None:
+    """A name, {file: ...} with what the file holds, or {input_tokens: ..., output_tokens: ...}."""
+    if isinstance(value, str):
+        if value in WORKLOADS:
+            return value
+        report.add(path, f"{shown(value)} is no workload; {did_you_mean(value, WORKLOADS)}")
+        return None
+    given = mapping(report, path, value)
+    if given is None:
+        return None
+    if "input_tokens" in given or "output_tokens" in given:
+        return build(report, path, SyntheticWorkload, given)
+    return _file(report, path, given)
+
+
+def _file(report: Report, path: Path, given: Mapping[str, object]) -> FileWorkload | None:
+    for name in _FOUND_IN_FILES & given.keys():
+        report.add((*path, name), "is found in the file; remove it")
+    spec = build(report, path, FileWorkload, given)
+    if spec is None or report.within(path):
+        return None
+    if problem := name_problem(spec.label):
+        more = "" if spec.name else " (it is the file's, as none is written)"
+        report.add((*path, "name"), f"{shown(spec.label)}{more} {problem}")
+    try:
+        return read_file(spec, report.folder)
+    except InventoryError as error:
+        report.add((*path, "file"), f"{error}; write another file, or mend it")
+        return None
+
+
 def _benchmark_problems(benchmark: Benchmark) -> Iterator[tuple[Path, str]]:
-    workload = benchmark.workload
     if isinstance(benchmark, BuiltinBenchmark):
-        if workload not in WORKLOADS:
-            known = did_you_mean(workload, WORKLOADS)
-            yield ("workload",), f"{shown(workload)} is no workload; {known}"
         return
+    workload = benchmark.workload
     if problem := name_problem(workload):
         yield ("workload",), problem
     found = set()

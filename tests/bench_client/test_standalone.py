@@ -9,13 +9,18 @@ import pytest
 from sweep.bench import table
 from sweep.bench.standalone import bench_url
 from sweep.errors import HostUnreachable, PointError, UsageError
+from sweep.inventory import BuiltinBenchmark
 from tests.bench_client.server import StreamServer
+
+
+def short(tokens: int) -> BuiltinBenchmark:
+    return BuiltinBenchmark(max_tokens=tokens)
 
 
 def test_the_published_layout():
     lines: list[str] = []
     with StreamServer() as server:
-        assert bench_url(server.url, [1, 3], emit=lines.append, max_tokens=10) == 0
+        assert bench_url(server.url, [1, 3], emit=lines.append, benchmark=short(10)) == 0
         assert "POST /flush_cache" not in server.controls
         assert {served.body["model"] for served in server.served} == {"test-model"}
     assert lines[:5] == [
@@ -31,7 +36,7 @@ def test_the_published_layout():
 
 def test_an_openai_style_base_url():
     with StreamServer() as server:
-        assert bench_url(server.url + "/v1/", [1], emit=lambda _: None, max_tokens=2) == 0
+        assert bench_url(server.url + "/v1/", [1], emit=lambda _: None, benchmark=short(2)) == 0
 
 
 def test_a_server_that_dies_between_two_rows():
@@ -43,7 +48,7 @@ def test_a_server_that_dies_between_two_rows():
             if line.startswith("   1 |"):
                 server.die()
 
-        assert bench_url(server.url, [1, 4], emit=emit, max_tokens=3) == 1
+        assert bench_url(server.url, [1, 4], emit=emit, benchmark=short(3)) == 1
     assert lines[6].startswith("   4 |          - |              - |        0 |        - |    0")
     assert lines[8].startswith("C=4: 127.0.0.1:")
     assert "cannot connect" in lines[8]

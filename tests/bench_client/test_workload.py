@@ -1,65 +1,158 @@
-"""What is sent: the same every time, and never the warm-up's."""
+"""What is sent: the same every time, no prompt twice, and never the warm-up's."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
+from collections import Counter
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from sweep.bench.workload import GREEDY, WORKLOADS, bodies, named, request_count, warmups
+from sweep.bench.workload import (
+    CHAT,
+    COMPLETIONS,
+    Body,
+    Workload,
+    remarks,
+    workload_of,
+)
 from sweep.errors import InventoryError
-from sweep.inventory import BuiltinBenchmark
+from sweep.inventory import WORKLOADS, BuiltinBenchmark, FileWorkload, SyntheticWorkload
+from sweep.workloads import Conversation, Turn, read_file
+
+SYNTHETIC = SyntheticWorkload(input_tokens=50, output_tokens=20)
+
+
+def bodies(concurrency: int, model: str = "m", **settings: object) -> list[Body]:
+    return workload_of(BuiltinBenchmark(**settings)).bodies(model, concurrency)
+
+
+def asked(body: Body) -> str:
+    return "\n".join(message["content"] for message in body["messages"])
 
 
 @pytest.mark.parametrize(("concurrency", "count"), [(1, 4), (2, 4), (4, 8), (16, 32), (64, 128)])
 def test_the_published_number_of_requests(concurrency, count):
-    assert request_count(BuiltinBenchmark(), concurrency) == count
-    assert len(bodies(BuiltinBenchmark(), "m", concurrency)) == count
-    assert len(bodies(BuiltinBenchmark(requests=7), "m", concurrency)) == 7
+    assert len(bodies(concurrency)) == count
+    assert len(bodies(concurrency, requests=7)) == 7
 
 
-def test_the_published_request():
-    body = bodies(BuiltinBenchmark(), "the-model", 1)[0]
+def test_the_published_requests():
+    body, *rest = bodies(16, "the-model")
     assert body["model"] == "the-model"
-    assert body["temperature"] == 0.0
-    assert body["max_tokens"] == 1000
-    assert body["ignore_eos"] is True
+    assert (body["temperature"], body["max_tokens"], body["ignore_eos"]) == (0.0, 1000, True)
     assert body["stream"] is True
     assert body["stream_options"]["include_usage"] is True
+    assert "top_p" not in body
     assert [message["role"] for message in body["messages"]] == ["user"]
-    json.dumps(body)
+    # Sixteen prompts, in turn, as they are.
+    assert [asked(one) for one in rest[15:]] == [asked(one) for one in (body, *rest[:15])]
+
+
+@pytest.mark.parametrize("name", sorted(set(WORKLOADS) - {"greedy"}))
+def test_a_realistic_workload(name):
+    found = bodies(1, workload=name)
+    assert len({asked(body) for body in found}) == len(found) == 40
+    assert {body["ignore_eos"] for body in found} == {False}
+    assert {body["max_tokens"] for body in found} == {WORKLOADS[name].max_tokens}
+    assert {body.get("top_p", 1.0) for body in found} == {WORKLOADS[name].top_p}
+    # Every concurrency asks the same texts, then more of them.
+    more = bodies(32, workload=name)
+    assert more[:40] == found
+    assert len({asked(body) for body in more}) == len(more) == 64
 
 
 def test_settings_reach_the_request():
-    body = bodies(BuiltinBenchmark(max_tokens=7, temperature=0.5), "m", 1)[0]
-    assert (body["max_tokens"], body["temperature"]) == (7, 0.5)
+    body = bodies(1, workload="code", max_tokens=7, temperature=0.5, top_p=0.8, ignore_eos=True)[0]
+    sent = body["max_tokens"], body["temperature"], body["top_p"], body["ignore_eos"]
+    assert sent == (7, 0.5, 0.8, True)
+    json.dumps(body)
 
 
-def test_the_same_settings_give_the_same_requests():
-    assert bodies(BuiltinBenchmark(), "m", 16) == bodies(BuiltinBenchmark(), "m", 16)
+WORKLOAD = st.one_of(st.sampled_from(sorted(WORKLOADS)), st.just(SYNTHETIC))
+
+
+@given(WORKLOAD, st.integers(0, 99), st.integers(1, 70), st.integers(1, 200))
+def test_two_trials_send_the_same_in_the_same_order(workload, seed, concurrency, requests):
+    settings = {"workload": workload, "seed": seed, "requests": requests}
+    assert bodies(concurrency, **settings) == bodies(concurrency, **settings)
+
+
+@given(WORKLOAD, st.integers(1, 70), st.integers(1, 200))
+def test_no_request_is_sent_twice_unless_told_so(workload, concurrency, requests):
+    found = bodies(concurrency, workload=workload, requests=requests, unique_prompts=True)
+    assert len({json.dumps(body) for body in found}) == len(found) == requests
+
+
+def test_the_seed_changes_the_order_alone():
+    one, other = bodies(1, workload="chat"), bodies(1, workload="chat", seed=1)
+    assert one != other
+    assert Counter(map(asked, one)) == Counter(map(asked, other))
+
+
+def test_prompts_that_may_repeat_do():
+    found = bodies(1, workload="chat", requests=80, unique_prompts=False)
+    assert found[:40] == found[40:]
+
+
+def test_random_tokens_are_as_many_as_asked_for():
+    workload = workload_of(BuiltinBenchmark(workload=SYNTHETIC))
+    found = workload.bodies("m", 4)
+    assert (workload.path, workload_of(BuiltinBenchmark()).path) == (COMPLETIONS, CHAT)
+    assert {len(body["prompt"]) for body in [*found, *workload.warmups("m", 4)]} == {50}
+    assert {body["max_tokens"] for body in found} == {20}
+    assert len(found) == 8
+    # Another concurrency on the same server would find these in its cache.
+    assert found[0]["prompt"] != workload.bodies("m", 5)[0]["prompt"]
+
+
+LONG = tuple(Turn(f"q{number}", f"a{number}") for number in range(5))
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=30), st.integers(1, 20))
+def test_conversations_grow_and_their_questions_keep_their_distance(lengths, concurrency):
+    talks = tuple(
+        Conversation(tuple(Turn(f"{i}:{t.question}", t.answer) for t in LONG[:length]))
+        for i, length in enumerate(lengths)
+    )
+    spec = BuiltinBenchmark(
+        workload=FileWorkload(file="f", turns=max(lengths)), requests=6 * concurrency
+    )
+    found = Workload(spec, talks).bodies("m", concurrency)
+    last: dict[str, tuple[int, list[object]]] = {}
+    for place, body in enumerate(found):
+        messages = body["messages"]
+        first = messages[0]["content"]
+        if len(messages) > 1:
+            before, said = last[first]
+            assert messages[: len(said)] == said
+            assert len(messages) == len(said) + 2
+            assert place - before > concurrency
+        last[first] = place, messages
+
+
+def test_a_file_that_changes_after_the_plan_was_made_is_not_sent(tmp_path):
+    path = tmp_path / "f"
+    path.write_text('{"prompt": "a"}')
+    spec = BuiltinBenchmark(workload=read_file(FileWorkload(file="f"), tmp_path))
+    assert asked(workload_of(spec).bodies("m", 1)[0]) == "a"
+    path.write_text('{"prompt": "b"}')
+    with pytest.raises(InventoryError, match="has changed"):
+        workload_of(spec)
 
 
 def test_warm_ups_are_of_no_trial_and_differ_from_the_first_word():
-    texts = [body["messages"][0]["content"] for body in warmups("m", 64)]
+    found = workload_of(BuiltinBenchmark(workload="chat")).warmups("m", 64)
+    texts = [asked(body) for body in found]
     assert len({text.split()[0] for text in texts}) == 64
-    prompts = {prompt for workload in WORKLOADS.values() for prompt in workload.prompts}
-    assert not prompts & set(texts)
+    everything = {asked(body) for name in WORKLOADS for body in bodies(64, workload=name)}
+    assert not everything & set(texts)
+    # Sampling has kernels of its own, which are compiled at first use.
+    assert {(body["temperature"], body["top_p"]) for body in found} == {(0.7, 0.95)}
+    assert {(body["max_tokens"], body["ignore_eos"]) for body in found} == {(100, True)}
 
 
-def test_prompts_are_distinct_and_begin_differently():
-    assert len({prompt[:12] for prompt in GREEDY.prompts}) == len(GREEDY.prompts) >= 16
-
-
-def test_the_fingerprint_follows_the_prompts():
-    changed = dataclasses.replace(GREEDY, prompts=(*GREEDY.prompts, "One more."))
-    assert changed.fingerprint() != GREEDY.fingerprint()
-    assert len(GREEDY.fingerprint()) == 12
-
-
-def test_an_unknown_name():
-    assert named("greedy") is GREEDY
-    with pytest.raises(InventoryError, match="did you mean 'greedy'"):
-        named("gredy")
-    with pytest.raises(InventoryError, match="there is: greedy"):
-        named("xyz")
+def test_remarks():
+    told = remarks([BuiltinBenchmark(workload=w) for w in ("greedy", "chat", SYNTHETIC)])
+    assert [text.partition(":")[0] for text in told] == ["greedy", "synthetic"]

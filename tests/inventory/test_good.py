@@ -7,8 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from sweep.bench import workload
-from sweep.inventory import WORKLOADS, CommandBenchmark, HostSpec, Inventory, ProductionCommands
+from sweep.inventory import (
+    BuiltinBenchmark,
+    CommandBenchmark,
+    FileWorkload,
+    HostSpec,
+    Inventory,
+    ProductionCommands,
+)
 from sweep.inventory_file import load_inventory
 from tests.inventory.cases import base_text
 
@@ -195,8 +201,34 @@ def test_a_benchmark_of_ones_own(tmp_path: Path) -> None:
     assert benchmark.command == ("/b", "-c={concurrency}", "{url}")
 
 
-def test_the_workloads_are_those_of_the_client() -> None:
-    assert dict(WORKLOADS) == {name: it.fingerprint() for name, it in workload.WORKLOADS.items()}
+def test_a_workload_brings_its_own_settings(tmp_path: Path) -> None:
+    def benchmark(written: str) -> BuiltinBenchmark:
+        text = base_text().replace("steps:", f"benchmark: {written}\n    steps:")
+        found = loaded(text, tmp_path).sweeps["night"].benchmark
+        assert isinstance(found, BuiltinBenchmark)
+        return found
+
+    chat = benchmark("{workload: chat}")
+    assert (chat.temperature, chat.top_p, chat.max_tokens) == (0.7, 0.95, 512)
+    assert (chat.ignore_eos, chat.unique_prompts) == (False, True)
+    mine = benchmark("{workload: chat, max_tokens: 9, ignore_eos: true}")
+    assert (mine.temperature, mine.max_tokens, mine.ignore_eos) == (0.7, 9, True)
+    random = benchmark("{workload: {input_tokens: 1024, output_tokens: 256}}")
+    assert (random.label, random.max_tokens) == ("synthetic-1024-256", 256)
+    assert (random.temperature, random.ignore_eos) == (0.0, True)
+
+
+def test_a_file_of_texts_lies_beside_the_inventory(tmp_path: Path) -> None:
+    (tmp_path / "mine.jsonl").write_text('{"prompt": "a"}\n{"prompt": "b"}\n')
+    text = base_text().replace(
+        "steps:", "benchmark: {workload: {file: mine.jsonl, name: tickets}}\n    steps:"
+    )
+    benchmark = loaded(text, tmp_path).sweeps["night"].benchmark
+    assert benchmark.label == "tickets"
+    assert isinstance(benchmark, BuiltinBenchmark)
+    assert isinstance(benchmark.workload, FileWorkload)
+    assert Path(benchmark.workload.file) == tmp_path / "mine.jsonl"
+    assert len(benchmark.workload.fingerprint) == 12
 
 
 def test_steps_0_alone_needs_no_speculation(tmp_path: Path) -> None:

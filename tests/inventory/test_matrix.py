@@ -13,12 +13,14 @@ from sweep.errors import InventoryError, UsageError
 from sweep.inventory import (
     BuiltinBenchmark,
     CommandBenchmark,
+    FileWorkload,
     FlagValue,
     HostSpec,
     Inventory,
     SecretRef,
     ServerSpec,
     SweepSpec,
+    SyntheticWorkload,
 )
 from sweep.inventory_file import load_inventory
 from sweep.matrix import Changes, build_plan, expand
@@ -264,3 +266,65 @@ def test_a_point_is_of_a_class_of_machines_and_of_a_workload() -> None:
     assert with_benchmark(BuiltinBenchmark(trial_timeout_s=60)) == mine
     assert points(inventory(), trials=9) == mine
     assert points(inventory(), steps=(1,)) < mine
+
+
+BUILTIN: dict[str, st.SearchStrategy[object]] = {
+    "workload": st.one_of(
+        st.sampled_from(["greedy", "chat", "code"]),
+        st.builds(
+            SyntheticWorkload, input_tokens=st.integers(1, 9), output_tokens=st.integers(1, 9)
+        ),
+        st.builds(
+            FileWorkload,
+            file=st.just("/a.jsonl"),
+            fingerprint=st.sampled_from(["a1", "b2"]),
+            max_turns=st.integers(1, 3),
+        ),
+    ),
+    "temperature": st.sampled_from([0.0, 0.7]),
+    "top_p": st.sampled_from([0.9, 1.0]),
+    "max_tokens": st.integers(1, 3),
+    "ignore_eos": st.booleans(),
+    "unique_prompts": st.booleans(),
+    "requests": st.sampled_from([None, 4, 8]),
+    "seed": st.integers(0, 2),
+    "run_on": st.sampled_from(["host", "controller"]),
+}
+# All else of the benchmark: what it is called, where it lies, how long it may take.
+LABELS: dict[str, st.SearchStrategy[object]] = {
+    "trial_timeout_s": st.sampled_from([None, 60.0]),
+    "stall_timeout_s": st.sampled_from([None, 300.0]),
+}
+
+
+def test_every_setting_of_a_benchmark_is_one_that_makes_the_number_or_is_not() -> None:
+    assert BUILTIN.keys() | LABELS.keys() | {"kind"} == BuiltinBenchmark.model_fields.keys()
+
+
+@given(st.fixed_dictionaries(BUILTIN), st.fixed_dictionaries(BUILTIN))
+def test_what_can_change_the_number_changes_the_point(
+    one: dict[str, object], other: dict[str, object]
+) -> None:
+    before, after = (
+        points(inventory(sweep=SWEEP.model_copy(update={"benchmark": BuiltinBenchmark(**values)})))
+        for values in (one, other)
+    )
+    assert (before == after) == (one == other)
+    assert before == after or before.isdisjoint(after)
+
+
+@given(
+    st.fixed_dictionaries(BUILTIN),
+    st.fixed_dictionaries(LABELS),
+    st.sampled_from(["", "support", "other"]),
+    st.sampled_from(["/a.jsonl", "/b/c.jsonl"]),
+)
+def test_a_label_does_not(
+    values: dict[str, object], labels: dict[str, object], name: str, file: str
+) -> None:
+    benchmark = BuiltinBenchmark(**values)
+    renamed = benchmark.model_copy(update=labels)
+    if isinstance(benchmark.workload, FileWorkload):
+        moved = benchmark.workload.model_copy(update={"name": name, "file": file})
+        renamed = renamed.model_copy(update={"workload": moved})
+    assert renamed.identity() == benchmark.identity()

@@ -1,10 +1,14 @@
-"""nvidia-smi: the published host's four cards, their memory held by whatever simulator runs."""
+"""nvidia-smi: the published host's four cards, their memory held by whatever simulator runs.
+
+What the cards say of their clocks can be set: the bits in etc/clock-reasons (such as 0x20).
+"""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,7 +20,16 @@ IDLE_MIB, SERVING_MIB = 4, 89216
 
 
 def nvidia_smi(root: str, words: list[str]) -> int:
-    """--query-gpu and --query-compute-apps in CSV, without header and units."""
+    """--query-gpu and --query-compute-apps in CSV, without header and units; `-l` repeats."""
+    while True:
+        status = _look(root, words)
+        if "-l" not in words:
+            return status
+        sys.stdout.flush()
+        time.sleep(float(words[words.index("-l") + 1]))
+
+
+def _look(root: str, words: list[str]) -> int:
     holders = _simulators(root)
     queries = dict(word.split("=", 1) for word in words if word.startswith("--query-"))
     if "--query-compute-apps" in queries:
@@ -29,16 +42,23 @@ def nvidia_smi(root: str, words: list[str]) -> int:
         sys.stdout.write(f"{CARDS} x {NAME}, held by {len(holders)} simulated servers\n")
         return 0
     used = IDLE_MIB + SERVING_MIB * bool(holders)
+    reasons = _clock_reasons(root)
     for card in range(CARDS):
         row = {
             "index": card, "uuid": _uuid(card), "name": NAME, "driver_version": DRIVER,
             "memory.used": used, "memory.total": MEMORY_MIB, "memory.free": MEMORY_MIB - used,
             "temperature.gpu": 61 if holders else 34, "power.draw": 402.0 if holders else 31.0,
             "clocks.sm": 2407, "clocks.mem": 13365, "utilization.gpu": 97 if holders else 0,
-            "clocks_throttle_reasons.active": "0x0000000000000000", "pstate": "P0",
+            "clocks_event_reasons.active": reasons, "clocks_throttle_reasons.active": reasons,
+            "pstate": "P0", "timestamp": time.strftime("%Y/%m/%d %H:%M:%S.000"),
         }  # fmt: skip
         _print(row, queries["--query-gpu"])
     return 0
+
+
+def _clock_reasons(root: str) -> str:
+    file = Path(root, "etc/clock-reasons")
+    return f"0x{int(file.read_text(), 16) if file.exists() else 0:016x}"
 
 
 def _print(row: dict[str, object], query: str) -> None:

@@ -1,0 +1,224 @@
+"""What to know of a trial before its row is compared: each flag a pure function of the evidence.
+
+A rule gives one line that says what was seen, with counts, or None. What a flag means in general
+stands in `sweep.verdicts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, median
+from typing import Any
+
+from sweep.bench.flight import (
+    Request,
+    decode_speed,
+    empty_places,
+    full_spans,
+    sent_ones,
+    silences,
+)
+from sweep.bench.gpus import GpuNotes
+from sweep.rows import Cell
+from sweep.sglang.activity import Activity
+
+# The client has one thread: above nine tenths of a core it is its own bottleneck.
+CLIENT_CPU_LIMIT = 0.9
+# Times of arrival are the kernel's and stay right when the client is late, for want of CPU or
+# because of a neighbour. But it sends the next request late, so the server works on fewer than C.
+# Throughput is then understated by that share (tests/bench/client_limits.py prints both), and this
+# is more than the differences between neighbouring settings that a sweep is to find.
+EMPTY_PLACES_LIMIT = 0.05
+# A kernel that is compiled stops every request at once, for much longer than any step takes, and
+# once: later on there is nothing like it.
+COLD_SILENCE_S, COLD_STEPS, COLD_LATER = 0.5, 10, 3
+# Between the halves of a trial; five times what a quiet server differs by.
+UNSTABLE_LIMIT = 0.10
+# Without verify counts, texts that are drafted better or worse look like a change of speed.
+LEAST_UNCOUNTED = 16
+LEAST_ANSWERS = 4
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is known of a trial; what has its default is not known.
+
+    `values` are the row's measured columns, `client` the client's own figures. `admitted` and
+    `kv_tokens` are the server's max_running_requests and max_total_num_tokens, over all DP ranks.
+    """
+
+    concurrency: int
+    steps: int = 0
+    requests: Sequence[Request] = ()
+    values: Mapping[str, Cell] = field(default_factory=dict)
+    client: Mapping[str, Any] | None = None
+    admitted: int | None = None
+    kv_tokens: int | None = None
+    activity: Activity | None = None
+    gpus: GpuNotes | None = None
+
+    @property
+    def good(self) -> list[Request]:
+        return [request for request in self.requests if request["error"] is None]
+
+
+def verdicts(evidence: Evidence) -> dict[str, str]:
+    """Flag -> what was seen, for each that the evidence shows."""
+    found = {flag: rule(evidence) for flag, rule in RULES.items()}
+    return {flag: text for flag, text in found.items() if text is not None}
+
+
+def capped(evidence: Evidence) -> str | None:
+    """More work at a time than the server takes: by its own numbers, or by its queue."""
+    c, admitted, seen = evidence.concurrency, evidence.admitted, evidence.activity
+    most = seen.most_waiting if seen is not None else None
+    waited = seen is not None and seen.always_waiting
+    told = "" if most is None else f"; its queue held up to {most}"
+    if admitted is not None and c > admitted:
+        return f"{c} requests at a time, the server admits {admitted}{told}"
+    need = _kv_need(evidence)
+    if evidence.kv_tokens is not None and need > evidence.kv_tokens and (waited or most is None):
+        return f"{c} requests need {need} tokens of KV memory, there are {evidence.kv_tokens}{told}"
+    if waited:
+        return f"requests waited in the server's queue for most of the trial, up to {most}"
+    return None
+
+
+def _kv_need(evidence: Evidence) -> int:
+    """C * (input + output tokens), of answers as they came."""
+    sizes = [
+        request["tokens_in"] + request["tokens_out"]
+        for request in evidence.good
+        if request["tokens_in"] is not None
+    ]
+    return round(evidence.concurrency * fmean(sizes)) if sizes else 0
+
+
+def client_limited(evidence: Evidence) -> str | None:
+    """The client was too busy to keep the server supplied."""
+    if evidence.client is None:
+        return None
+    cpu = float(evidence.client.get("cpu") or 0.0)
+    if cpu >= CLIENT_CPU_LIMIT:
+        return f"the client used {cpu:.0%} of its core"
+    empty = empty_places(evidence.requests, evidence.concurrency) or 0.0
+    if empty > EMPTY_PLACES_LIMIT:
+        return (
+            f"{empty:.1%} of the {evidence.concurrency} places were empty while there was more to "
+            "send"
+        )
+    return None
+
+
+def short_output(evidence: Evidence) -> str | None:
+    """Tokens that were asked for, that usage tells and that arrived, held against each other."""
+    said = []
+    if silent := [one for one in evidence.requests if one["error"] == "no tokens"]:
+        said.append(f"{len(silent)} answers with HTTP 200 had no tokens")
+    if other := [one for one in evidence.good if _differs(one)]:
+        lengths = sorted(one["tokens_out"] for one in other)
+        said.append(
+            f"{len(other)} of {len(evidence.good)} answers were not as long as asked for (from "
+            f"{lengths[0]} to {lengths[-1]} tokens)"
+        )
+    if cut := [one for one in evidence.good if one["ignore_eos"] and not _at_length(one)]:
+        reasons = sorted({str(one["finish"]) for one in cut})
+        said.append(f"{len(cut)} ended for another reason than length ({', '.join(reasons)})")
+    if wrong := [one for one in evidence.good if one["n"] and sum(one["n"]) != one["tokens_out"]]:
+        arrived, told = (sum(sum(one["n"]) for one in wrong), sum(o["tokens_out"] for o in wrong))
+        said.append(f"usage of {len(wrong)} answers says {told} tokens, {arrived} arrived")
+    return "; ".join(said) or None
+
+
+def _differs(request: Request) -> bool:
+    """Another length than asked for, when the end of text was ignored; a longer one, when not."""
+    asked, tokens = request["asked"], request["tokens_out"]
+    if asked is None:
+        return False
+    return bool(tokens != asked if request["ignore_eos"] else tokens > asked)
+
+
+def _at_length(request: Request) -> bool:
+    return request["finish"] in ("length", None)
+
+
+def retracted(evidence: Evidence) -> str | None:
+    """The server threw requests out of its batch because the KV pool was full."""
+    count = evidence.activity.retracted if evidence.activity is not None else 0
+    return f"{count} requests were thrown back into the queue" if count else None
+
+
+def cold(evidence: Evidence) -> str | None:
+    """Something was compiled while it was measured: told by the server, or by a pause of all."""
+    if evidence.activity is not None and evidence.activity.compiled is not None:
+        return f"the server made kernels or graphs: {evidence.activity.compiled}"
+    found = silences(evidence.requests)
+    if len(found) < 2 * COLD_STEPS:
+        return None
+    begin, end = found[0][0], found[-1][0] + found[-1][1]
+    when, longest = max(found, key=lambda span: span[1])
+    later = max((gap for time, gap in found if time >= (begin + end) / 2), default=0)
+    usual = median(gap for _, gap in found)
+    first_half = when < (begin + end) / 2
+    once = longest >= COLD_LATER * later and longest >= COLD_STEPS * usual
+    if first_half and once and longest >= COLD_SILENCE_S * 1e6:
+        return (
+            f"no request got anything for {longest / 1e6:.1f} s early on, {longest / usual:.0f} "
+            "times as long as usual"
+        )
+    return None
+
+
+def unstable(evidence: Evidence) -> str | None:
+    """Decoding changed its speed between the halves of the time in which C were in flight.
+
+    Speed is verify steps per second of one request, so that neither texts that are drafted better
+    nor the tail change it.
+    """
+    counted = evidence.steps == 0 or all(request["verify"] for request in evidence.good)
+    if len(evidence.good) < (LEAST_ANSWERS if counted else LEAST_UNCOUNTED):
+        return None
+    sent = sent_ones(evidence.requests)
+    spans = full_spans(sent, evidence.concurrency)
+    if not spans:
+        return None
+    begin, end = spans[0][0], spans[-1][1]
+    middle = (begin + end) // 2
+    per_step = {
+        request["index"]: request["tokens_out"] / request["verify"]
+        for request in evidence.good
+        if request["verify"]
+    }
+    before, after = (
+        decode_speed(sent, span, per_step) for span in ((begin, middle), (middle, end))
+    )
+    if not before or not after or abs(after / before - 1) <= UNSTABLE_LIMIT:
+        return None
+    return f"decoding was {after / before - 1:+.0%} in the second half of the trial"
+
+
+def no_acceptance_data(evidence: Evidence) -> str | None:
+    """Speculation, and nobody told what came of it."""
+    if evidence.steps == 0 or evidence.values.get("accept_length") is not None:
+        return None
+    return "neither requests nor totals nor decode lines told the acceptance length"
+
+
+def throttled(evidence: Evidence) -> str | None:
+    """A card lowered its clocks for heat or for want of power."""
+    troubles = evidence.gpus.troubles if evidence.gpus is not None else {}
+    shares = ", ".join(f"{name} in {share:.0%} of samples" for name, share in troubles.items())
+    return shares or None
+
+
+RULES: Mapping[str, Callable[[Evidence], str | None]] = {
+    "capped": capped,
+    "client_limited": client_limited,
+    "short_output": short_output,
+    "retracted": retracted,
+    "cold": cold,
+    "unstable": unstable,
+    "throttled": throttled,
+    "no_acceptance_data": no_acceptance_data,
+}
