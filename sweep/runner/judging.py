@@ -1,0 +1,50 @@
+"""A measured trial in the light of all that is known of it: the journal, the capacity, the cards."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sweep.bench.gpus import gpu_notes
+from sweep.bench.metrics import Measurement, with_acceptance
+from sweep.bench.verdicts import RULES, Evidence, verdicts
+from sweep.runner.record import Trial
+from sweep.sglang.activity import activity
+
+
+def judged(
+    trial: Trial, measurement: Measurement, journal: bytes, samples: bytes | None
+) -> Measurement:
+    """The measurement with its flags, and what was seen for each in `evidence.verdicts`.
+
+    `journal` is what the server printed while it was measured, `samples` what nvidia-smi said.
+    Acceptance that the client could not tell is taken from the journal's decode lines.
+    """
+    steps, ready = trial.launch.config.steps, trial.ready
+    seen = activity(journal)
+    if steps > 0 and measurement.values.get("accept_length") is None and seen.accept_length:
+        drafts = ready.draft_tokens if ready else None
+        measurement = with_acceptance(measurement, seen.accept_length, "journal", drafts)
+    notes = gpu_notes(samples, measurement.window)
+    result = dict(measurement.evidence or {})
+    client = result.get("client")
+    found = verdicts(
+        Evidence(
+            concurrency=trial.concurrency or 1,
+            steps=steps,
+            requests=measurement.requests,
+            values=measurement.values,
+            client=client if isinstance(client, dict) else None,
+            admitted=ready.capacity.max_running_requests if ready else None,
+            kv_tokens=ready.capacity.max_total_num_tokens if ready else None,
+            activity=seen,
+            gpus=notes,
+        )
+    )
+    if notes is not None:
+        result["gpus"] = notes.as_json()
+    return replace(
+        measurement,
+        values={**measurement.values, **(notes.columns() if notes else {})},
+        flags=(measurement.flags - RULES.keys()) | found.keys(),
+        evidence={**result, "verdicts": found},
+    )
