@@ -6,8 +6,9 @@ The header is fixed by `SCHEMA`. Unknown is empty, never 0. Read right by plain 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from types import MappingProxyType
 
 SCHEMA = 1
 
@@ -45,27 +46,49 @@ MEASURED = COLUMNS[COLUMNS.index("requests") : COLUMNS.index("startup_s")]
 
 Cell = str | int | float | None
 
+_NOTHING: Mapping[str, Cell] = MappingProxyType({})
 
-@dataclass(frozen=True)
+
+_PLACES = {name: place for place, name in enumerate(COLUMNS)}
+_POINT, _TRIAL, _ATTEMPT = (_PLACES[name] for name in ("point", "trial", "attempt"))
+
+
+@dataclass(frozen=True, slots=True, init=False)
 class Row:
-    """One attempt at one trial. `values` holds every column of `COLUMNS`; None means unknown."""
+    """One row of `results.csv`: a cell for every column of `COLUMNS`; None means unknown.
 
-    values: Mapping[str, Cell] = field(default_factory=dict)
+    Kept as the cells alone, because a run may have a hundred thousand of them.
+    """
 
-    def __post_init__(self) -> None:
-        unknown = set(self.values) - set(COLUMNS)
+    _cells: tuple[Cell, ...]
+
+    def __init__(self, values: Mapping[str, Cell] = _NOTHING) -> None:
+        unknown = values.keys() - _PLACES.keys()
         if unknown:
             raise ValueError(f"not a column of results.csv: {', '.join(sorted(unknown))}")
+        object.__setattr__(self, "_cells", tuple(map(values.get, COLUMNS)))
+
+    @classmethod
+    def of_cells(cls, cells: tuple[Cell, ...]) -> Row:
+        """The row with these cells, one for each column, in the order of `COLUMNS`."""
+        row = cls.__new__(cls)
+        object.__setattr__(row, "_cells", cells)
+        return row
+
+    @property
+    def values(self) -> dict[str, Cell]:
+        """The known cells by their column."""
+        cells = zip(COLUMNS, self._cells, strict=True)
+        return {name: cell for name, cell in cells if cell is not None}
 
     def __getitem__(self, column: str) -> Cell:
-        if column not in COLUMNS:
-            raise KeyError(column)
-        return self.values.get(column)
+        return self._cells[_PLACES[column]]
 
     @property
     def key(self) -> tuple[str, int, int]:
         """(point id, trial, attempt): unique within a run."""
-        return str(self["point"]), int(self["trial"] or 0), int(self["attempt"] or 0)
+        cells = self._cells
+        return str(cells[_POINT]), int(cells[_TRIAL] or 0), int(cells[_ATTEMPT] or 0)
 
     @property
     def ok(self) -> bool:
@@ -73,7 +96,7 @@ class Row:
 
     def cells(self) -> list[str]:
         """The row as the CSV holds it, in the order of `COLUMNS`."""
-        return [cell_text(self.values.get(name)) for name in COLUMNS]
+        return [cell_text(cell) for cell in self._cells]
 
 
 def cell_text(value: Cell) -> str:

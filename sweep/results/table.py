@@ -6,6 +6,7 @@ import csv
 import io
 import math
 import re
+import sys
 import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -95,11 +96,14 @@ def encode(row: Row) -> bytes:
     return out.getvalue().encode()
 
 
-def _readers() -> list[tuple[str, Callable[[str], Cell]]]:
+def _readers() -> list[Callable[[str], Cell]]:
+    # Most texts of a run are the same in every row: they are kept once.
     kinds: Mapping[str, Callable[[str], Cell]] = (
-        dict.fromkeys(COLUMNS, str) | dict.fromkeys(INTEGERS, int) | dict.fromkeys(REALS, float)
+        dict.fromkeys(TEXTS, sys.intern)
+        | dict.fromkeys(INTEGERS, int)
+        | dict.fromkeys(REALS, float)
     )
-    return [(column, kinds[column]) for column in COLUMNS]
+    return [kinds[column] for column in COLUMNS]
 
 
 _READERS = _readers()
@@ -114,18 +118,24 @@ def decode(line: bytes) -> Row:
     text = line.decode()
     if "\r" in text or "\0" in text:
         raise ValueError("control characters")
-    try:
-        cells = next(csv.reader([text], strict=True), [])
-    except csv.Error as error:
-        raise ValueError(str(error)) from error
+    cells = _split(text)
     if len(cells) != len(COLUMNS):
         raise ValueError(f"{len(cells)} cells, not {len(COLUMNS)}")
-    row = Row(
-        {column: read(cell) for (column, read), cell in zip(_READERS, cells, strict=True) if cell}
+    row = Row.of_cells(
+        tuple(read(cell) if cell else None for read, cell in zip(_READERS, cells, strict=True))
     )
     if row["schema"] != SCHEMA or not row["point"] or not row["trial"] or not row["attempt"]:
         raise ValueError("no schema, point, trial or attempt")
     return row
+
+
+def _split(text: str) -> list[str]:
+    if '"' not in text:
+        return text.split(",")
+    try:
+        return next(csv.reader([text], strict=True), [])
+    except csv.Error as error:
+        raise ValueError(str(error)) from error
 
 
 @dataclass(frozen=True)
@@ -144,21 +154,22 @@ class Content:
 
 def parse(data: bytes) -> Content:
     """Read a whole results.csv; never fails, says what is wrong instead."""
-    *lines, torn = data.split(b"\n")
-    if not lines:
-        return Content("none", (), 0, torn)
-    first = lines[0]
+    end = data.find(b"\n")
+    if end < 0:
+        return Content("none", (), 0, data)
+    first = data[:end]
     if first == HEADER.rstrip(b"\n"):
-        header, body = "ours", lines[1:]
+        header, begin = "ours", len(HEADER)
     elif first.lstrip(b'\xef\xbb\xbf"').startswith(b"schema"):
-        return Content("other", (), 0, torn)
+        return Content("other", (), 0, data[data.rfind(b"\n") + 1 :])
     else:
-        header, body = "lost", lines
+        header, begin = "lost", 0
     rows = []
     bad = 0
-    for line in body:
+    while (end := data.find(b"\n", begin)) >= 0:
         try:
-            rows.append(decode(line))
+            rows.append(decode(data[begin:end]))
         except ValueError:
             bad += 1
-    return Content(header, tuple(rows), bad, torn)
+        begin = end + 1
+    return Content(header, tuple(rows), bad, data[begin:])
