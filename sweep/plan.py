@@ -82,6 +82,11 @@ class Due:
     trial: int
     attempt: int
 
+    @property
+    def key(self) -> tuple[str, int, int]:
+        """(point id, trial, attempt): of the row it will have."""
+        return self.point.id, self.trial, self.attempt
+
 
 def swept_text(swept: Iterable[tuple[str, object]]) -> str:
     """Swept flags behind a blank each, as a person reads them; empty where there are none."""

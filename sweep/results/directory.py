@@ -146,6 +146,10 @@ class RunDirectory:
         files.append_line(self.csv_path, encode(row), first=HEADER)
         return row
 
+    def has(self, key: tuple[str, int, int]) -> bool:
+        """Has this (point, trial, attempt) its row? For the one writer."""
+        return key in self._written()
+
     def rows(self) -> list[Row]:
         """Every attempt of the run, each once, typed; also while another process writes."""
         return list(survey(self.csv_path, self.path / "bench").rows)

@@ -6,6 +6,9 @@ Three kinds carry the state of a run, all others are for people:
     stage   what is going on from now on: `stage`, and where it applies `launch`, `point`,
             `concurrency`, `trial`
     end     that process stops working on it: `reason`, `exit_code`
+
+Two more say what a later process needs of a server that it finds running: `started` and `ready`
+(`launch`, `invocation`, `startup_s`).
 """
 
 from __future__ import annotations
@@ -20,6 +23,9 @@ from typing import Any
 from sweep.results.files import append_line, read_bytes
 from sweep.rows import utc
 
+# What a later process builds on: on disk before anything else happens.
+DURABLE = frozenset(("begin", "end", "started", "ready"))
+
 
 @dataclass(frozen=True)
 class Event:
@@ -31,10 +37,10 @@ class Event:
 
 
 def append_event(path: Path, at: datetime, kind: str, fields: Mapping[str, Any]) -> None:
-    """Append one event; fields that are None are left out. Not fsynced: it is no result."""
+    """Append one event; fields that are None are left out. Only those of DURABLE are fsynced."""
     known = {name: value for name, value in fields.items() if value is not None}
     text = json.dumps({"ts": utc(at), "event": kind, **known}, separators=(",", ":"), default=str)
-    append_line(path, text.encode() + b"\n", durable=False)
+    append_line(path, text.encode() + b"\n", durable=kind in DURABLE)
 
 
 def read_events(path: Path) -> Iterator[Event]:

@@ -102,12 +102,15 @@ def append_line(path: Path, line: bytes, *, first: bytes = b"", durable: bool = 
     with translated(path, "append to"):
         fd = os.open(path, flags, FILE_MODE)
         try:
-            _append(fd, line, first, durable)
+            began = _append(fd, line, first, durable)
         finally:
             os.close(fd)
+        if began and durable:
+            sync_directory(path.parent)
 
 
-def _append(fd: int, line: bytes, first: bytes, durable: bool) -> None:
+def _append(fd: int, line: bytes, first: bytes, durable: bool) -> bool:
+    """True when the file was empty before."""
     size = os.fstat(fd).st_size
     if size == 0:
         line = first + line
@@ -120,6 +123,7 @@ def _append(fd: int, line: bytes, first: bytes, durable: bool) -> None:
     except BaseException:
         os.ftruncate(fd, size)
         raise
+    return size == 0
 
 
 def _write_whole(fd: int, data: bytes) -> None:

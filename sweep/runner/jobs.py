@@ -5,14 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 from sweep.bench.backends import JobSpec, TrialContext
-from sweep.errors import HostUnreachable, SweepError
-from sweep.systemd import Job, JobState, Systemd, UnitState
+from sweep.errors import LaunchError
+from sweep.systemd import Job, JobState, Left, Systemd, UnitState
 
 
 class Client(Protocol):
@@ -34,12 +35,24 @@ class Client(Protocol):
 class Clients(Protocol):
     """Starts benchmark clients; `place` fits a trial to where they run."""
 
+    local: bool  # on this machine, not on the server's
+
     def place(self, context: TrialContext) -> TrialContext: ...
     def start(self, name: str, job: JobSpec, /) -> Client: ...
+
+    def left(self) -> Sequence[Left]:
+        """Clients of this run that were started and not ended, whichever process did it."""
+        ...
+
+    def found(self, name: str, job: JobSpec | None = None, /) -> Client:
+        """One of those; with its job where it may still be at work."""
+        ...
 
 
 class HostClients:
     """Clients as transient units on the host, under the server's user."""
+
+    local = False
 
     def __init__(self, systemd: Systemd, user: str | None) -> None:
         self._systemd = systemd
@@ -50,17 +63,21 @@ class HostClients:
 
     def start(self, name: str, job: JobSpec, /) -> Client:
         jobs = self._systemd.jobs
-        # What a process of this run that died has left under this name was never recorded.
-        jobs.forget(jobs.job(name))
         try:
-            progress = job.progress or "stderr"
-            started = jobs.start(name, job.argv, job.files, user=self._user, progress=progress)
-        except HostUnreachable:
-            raise
-        except SweepError:
+            started = jobs.start(
+                name, job.argv, job.files, user=self._user, progress=job.progress or "stderr"
+            )
+        except LaunchError:
             jobs.forget(jobs.job(name))
             raise
         return HostClient(self._systemd, started)
+
+    def left(self) -> Sequence[Left]:
+        return self._systemd.jobs.left()
+
+    def found(self, name: str, job: JobSpec | None = None, /) -> Client:
+        progress = (job.progress if job else None) or "stderr"
+        return HostClient(self._systemd, self._systemd.jobs.job(name, progress))
 
 
 class HostClient:
@@ -87,6 +104,8 @@ class HostClient:
 class LocalClients:
     """Clients on this machine (`run_on: controller`), which reach the server through SSH."""
 
+    local = True
+
     def __init__(self, stack: ExitStack, port: int, systemd: Systemd) -> None:
         self._stack = stack
         self._port = port
@@ -99,6 +118,13 @@ class LocalClients:
         client = LocalClient(self._systemd, job)
         self._stack.callback(client.end)
         return client
+
+    def left(self) -> Sequence[Left]:
+        """None: a client that lost its sweep has lost its way to the server, too."""
+        return ()
+
+    def found(self, name: str, _job: JobSpec | None = None, /) -> Client:
+        raise LookupError(f"no client of an earlier process runs here: {name}")
 
 
 class LocalClient:

@@ -1,4 +1,4 @@
-"""A measured trial in the light of all that is known of it: the journal, the capacity, the cards."""
+"""A measured trial in the light of all that is known: the journal, the capacity, the cards."""
 
 from __future__ import annotations
 
@@ -7,8 +7,21 @@ from dataclasses import replace
 from sweep.bench.gpus import gpu_notes
 from sweep.bench.metrics import Measurement, with_acceptance
 from sweep.bench.verdicts import RULES, Evidence, verdicts
+from sweep.runner.neighbours import journal_of, with_foreign
 from sweep.runner.record import Trial
+from sweep.runner.session import Session
 from sweep.sglang.activity import activity
+
+
+def in_full_light(
+    session: Session, trial: Trial, measurement: Measurement, samples: bytes | None
+) -> Measurement:
+    """The measurement as its row is to be made of it; `samples` as `judged` takes them."""
+    journal, gap = journal_of(session, trial, measurement)
+    if gap:
+        measurement = replace(measurement, flags=measurement.flags | {"journal_incomplete"})
+    measurement = judged(trial, measurement, journal, samples)
+    return with_foreign(session, trial, measurement, journal)
 
 
 def judged(

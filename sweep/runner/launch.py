@@ -1,7 +1,8 @@
 """One launch: start a server config, wait until it is healthy, prove it is the one that answers.
 
 render -> install -> start -> wait healthy -> verify: what comes out is a `Ready`, or a LaunchError
-that says why this launch has no results.
+that says why this launch has no results. A server that an earlier process started (`Standing`) is
+waited for and proven all the same.
 """
 
 from __future__ import annotations
@@ -28,18 +29,28 @@ from sweep.systemd import Listener, Started, UnitState
 HEALTH_POLL_S = 0.4
 # journald writes with a delay: this long the scheduler's line may lag behind a healthy server.
 JOURNAL_LAG_S = 5.0
+# Looks further apart than this had a lost connection between them, or nobody who looked: when the
+# server became ready in between is not known, and a deadline that passed there is not held against
+# it, once.
+BLIND_S = 15.0
+# A question over a connection that breaks gets no answer, which says nothing of the server.
+ASKED_AGAIN = 2
 # A unit that is being stopped by somebody has at most its TimeoutStopSec.
 ENDING_S = 100.0
 
 
 @dataclass(frozen=True)
 class Ready:
-    """A healthy server with the intended configuration. `info` is its redacted /server_info."""
+    """A healthy server with the intended configuration. `info` is its redacted /server_info.
+
+    `startup_s` is None when nobody saw it become healthy. `unit_sha256` is its unit file's.
+    """
 
     started: Started
-    startup_s: float
+    startup_s: float | None
     capacity: Capacity
     info: Mapping[str, Any]
+    unit_sha256: str
 
     @property
     def draft_tokens(self) -> int | None:
@@ -70,6 +81,18 @@ class Ready:
         return {"sglang_version": self.version} if self.version else {}
 
 
+@dataclass(frozen=True)
+class Standing:
+    """A launch that an earlier process of this run started, and that still stands on the host.
+
+    `startup_s` is what that process measured; None: it was not healthy by then, or nobody knows.
+    """
+
+    launch: Launch
+    started: Started
+    startup_s: float | None = None
+
+
 def start(session: Session, launch: Launch) -> Started:
     """Install and start the launch's unit. Raises LaunchError, or HostTaken."""
     sweep, systemd = session.sweep, session.systemd
@@ -85,33 +108,50 @@ def start(session: Session, launch: Launch) -> Started:
     return started
 
 
-def prove(session: Session, launch: Launch, started: Started) -> Ready:
+def prove(
+    session: Session, launch: Launch, started: Started, standing: Standing | None = None
+) -> Ready:
     """Wait until the started server is healthy, and prove it. Raises LaunchError, HostTaken."""
     sweep = session.sweep
-    began = sweep.clock.monotonic()
     sweep.stage(Stage("wait healthy", launch))
-    state = wait_healthy(session, started)
-    startup_s = sweep.clock.monotonic() - began
+    state, startup_s = wait_healthy(session, started, watched=standing is None)
+    if standing is not None and standing.startup_s is not None:
+        startup_s = standing.startup_s
+    sweep.run.event(
+        "ready", launch=launch.id, invocation=started.invocation_id, startup_s=startup_s
+    )
     sweep.stage(Stage("verify", launch))
     return verify(session, launch, started, state, startup_s)
 
 
-def wait_healthy(session: Session, started: Started) -> UnitState:
-    """Ask systemd, then HTTP, until both agree or the deadline passes. A late success is none."""
+def wait_healthy(
+    session: Session, started: Started, *, watched: bool = True
+) -> tuple[UnitState, float | None]:
+    """Ask systemd, then HTTP, until both agree or the deadline passes. A late success is none.
+
+    Returns the seconds the start took, too; None when it was ready before anybody looked again.
+    `watched`: it was started just now.
+    """
     clock = session.sweep.clock
+    age_s = 0.0 if watched else (clock.now() - started.started_at).total_seconds()
+    began = clock.monotonic() - max(0.0, age_s)
     limit = session.server.health_timeout_s
-    deadline = clock.monotonic() + limit
+    seen_at, excused = began if watched else float("-inf"), False
     suspect: Listener | None = None
     silence = LogSilence(session.systemd, started, clock, session.sweep.note)
     while True:
+        session.sweep.require_time()
         state = session.systemd.poll()
         check_alive(session, state, started)
         suspect = _port_is_ours(session, state, suspect)
         health = session.api.health()
-        if clock.monotonic() > deadline:
+        now = clock.monotonic()
+        blind = now - seen_at > BLIND_S
+        if now - began > limit and (excused or not blind):
             raise LaunchError("start_timeout", _timeout_detail(session, started, limit))
         if health.ok and state.listeners:
-            return state
+            return state, None if blind else now - began
+        seen_at, excused = now, blind
         silence.look()
         session.sweep.progress.detail(health.detail if health.status else "not answering yet")
         clock.sleep(HEALTH_POLL_S)
@@ -196,7 +236,7 @@ def _timeout_detail(session: Session, started: Started, limit: float) -> str:
 
 
 def verify(
-    session: Session, launch: Launch, started: Started, state: UnitState, startup_s: float
+    session: Session, launch: Launch, started: Started, state: UnitState, startup_s: float | None
 ) -> Ready:
     """Who answers on the port, with which configuration, and how much it admits."""
     if other := stranger(state):
@@ -205,12 +245,26 @@ def verify(
             f"port {session.server.port} is answered by {session.systemd.named(other)}, not in "
             f"{session.sweep.spec.unit}",
         )
-    info = session.api.server_info()
+    info = server_info(session, started)
     wrong = mismatches(expected(launch.config), info)
     if wrong:
         raise LaunchError("wrong_configuration", "; ".join(wrong))
     known = redact(info, session.secret_values.values())
-    return Ready(started, startup_s, _capacity(session, started, info), known)
+    sha256 = session.sweep.units[launch.id].sha256
+    return Ready(started, startup_s, _capacity(session, started, info), known, sha256)
+
+
+def server_info(session: Session, started: Started) -> dict[str, Any]:
+    """/server_info, asked again as long as it may be the connection that failed."""
+    for _ in range(ASKED_AGAIN):
+        try:
+            return session.api.server_info()
+        except LaunchError as error:
+            if error.failure == "wrong_configuration":
+                raise
+            # A look comes back when the connection does.
+            check_alive(session, session.systemd.poll(), started)
+    return session.api.server_info()
 
 
 def _capacity(session: Session, started: Started, info: Mapping[str, Any]) -> Capacity:

@@ -14,29 +14,40 @@ from sweep.sglang.foreign import Ours, foreign
 from sweep.sglang.journal import scrape
 
 
-def with_foreign(session: Session, trial: Trial, measurement: Measurement) -> Measurement:
-    """The measurement, flagged `foreign_requests` if others used the server; the evidence is kept.
+def journal_of(session: Session, trial: Trial, measurement: Measurement) -> tuple[bytes, bool]:
+    """What the server printed from the first request to the last answer; whether lines are missing.
 
-    Looked for from the first request to the last answer, in what the server printed in that time
-    and in what its counter says. Evidence that is missing proves nothing.
+    What was measured is not lost where the journal cannot be read.
     """
     if trial.ready is None:
-        return measurement
-    benchmark = session.sweep.plan.benchmark
-    result = measurement.evidence or {}
-    local = isinstance(benchmark, BuiltinBenchmark) and benchmark.run_on == "controller"
-    invocation = trial.ready.started.invocation_id
+        return b"", False
     try:
-        since, until = _window(session, trial, measurement, local=local)
+        since, until = _window(session, trial, measurement, local=_is_local(session))
+        invocation = trial.ready.started.invocation_id
         journal = session.systemd.journal_between(invocation, since, until)
-        gap = scrape(journal).suppressed > 0
     except HostUnreachable:
         raise
-    except HostError:  # what was measured is not lost for it
-        journal, gap = b"", True
-    if gap:
-        measurement = replace(measurement, flags=measurement.flags | {"journal_incomplete"})
-    found = foreign(journal, _ours(result, measurement, local=local), _counted(result))
+    except HostError:
+        return b"", True
+    return journal, scrape(journal).suppressed > 0
+
+
+def _is_local(session: Session) -> bool:
+    benchmark = session.sweep.plan.benchmark
+    return isinstance(benchmark, BuiltinBenchmark) and benchmark.run_on == "controller"
+
+
+def with_foreign(
+    session: Session, trial: Trial, measurement: Measurement, journal: bytes
+) -> Measurement:
+    """The measurement, flagged `foreign_requests` if others used the server; the evidence is kept.
+
+    Looked for in what the server printed in that time and in what its counter says. Evidence that
+    is missing proves nothing.
+    """
+    result = measurement.evidence or {}
+    ours = _ours(result, measurement, local=_is_local(session))
+    found = foreign(journal, ours, _counted(result))
     if found is None:
         return measurement
     point = trial.due.point
@@ -54,7 +65,8 @@ def _window(
     """When it was measured, in seconds of the host's clock."""
     offset_s = session.facts.clock_offset_s
     if measurement.window is None:  # a script of the user's, which tells no times
-        return trial.began.timestamp() + offset_s, session.sweep.clock.now().timestamp() + offset_s
+        ended = trial.ended or session.sweep.clock.now()
+        return trial.began.timestamp() + offset_s, ended.timestamp() + offset_s
     since, until = measurement.window
     if not local:
         return since, until

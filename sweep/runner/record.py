@@ -22,12 +22,21 @@ SIMULATED = "simulated/"
 
 @dataclass(frozen=True)
 class Trial:
-    """One attempt at one trial. `ready` is None when its server never got that far."""
+    """One attempt at one trial. `ready` is None when its server never got that far.
+
+    `ended` is known for one that ended when nobody looked; None: now.
+    """
 
     launch: Launch
     due: Due
     began: datetime
     ready: Ready | None = None
+    ended: datetime | None = None
+
+    @property
+    def key(self) -> tuple[str, int, int]:
+        """(point id, trial, attempt), as the row has it."""
+        return self.due.key
 
     @property
     def concurrency(self) -> int | None:
@@ -65,7 +74,7 @@ def _append(
             **values,
             "flags": flags_text(measurement.flags | _flags(session, trial)),
             "started_at": utc(trial.began),
-            "finished_at": utc(sweep.clock.now()),
+            "finished_at": utc(trial.ended or sweep.clock.now()),
         }
     )
     bench = {"requests": list(measurement.requests), "evidence": measurement.evidence or {}}
@@ -87,7 +96,7 @@ def _of_plan(session: Session, trial: Trial) -> dict[str, Cell]:
         "speculative_eagle_topk": _number(intended["speculative_eagle_topk"]),
         "speculative_num_draft_tokens": _number(intended["speculative_num_draft_tokens"]),
         "config": json.dumps(dict(launch.config.swept)) if launch.config.swept else None,
-        "workload": benchmark.workload,
+        "workload": benchmark.label,
         "temperature": benchmark.temperature,
         "concurrency": trial.concurrency,
         "gpu": gpu_text(tuple(gpu.name for gpu in session.facts.gpus)),
@@ -102,9 +111,10 @@ def _of_server(ready: Ready) -> dict[str, Cell]:
         "max_running_requests": ready.capacity.max_running_requests,
         "max_total_num_tokens": ready.capacity.max_total_num_tokens,
         "dp_size": ready.capacity.dp_size,
-        "startup_s": round(ready.startup_s, 3),
+        "startup_s": None if ready.startup_s is None else round(ready.startup_s, 3),
         "sglang_version": ready.version,
         "invocation_id": f"i-{ready.started.invocation_id}",
+        "unit_sha256": ready.unit_sha256,
     }
 
 

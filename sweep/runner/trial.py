@@ -4,22 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 from sweep.bench.backends import JobSpec, TrialContext
-from sweep.errors import HostUnreachable, LaunchError, PointError
+from sweep.bench.gpus import SAMPLES, watched
+from sweep.bench.metrics import Measurement
+from sweep.errors import LaunchError, PointError
 from sweep.plan import Due, Launch
 from sweep.progress import Stage
 from sweep.runner.jobs import Client
+from sweep.runner.judging import in_full_light
 from sweep.runner.launch import Ready, check_alive
-from sweep.runner.neighbours import with_foreign
 from sweep.runner.record import Trial, record_result
 from sweep.runner.session import Session
+from sweep.runner.ticket import TICKET, write_ticket
 from sweep.runner.watchdog import as_launch_error, progress_text
 
 # A server that dies during a trial is noticed within seconds, and one look is one small script.
 WATCH_POLL_S = 0.5
 # From the first connection that a dying server closes until its last process has ended.
 DYING_S = 3.0
+
+
+@dataclass(frozen=True)
+class Work:
+    """A benchmark client, and the trial that it measures on a proven server."""
+
+    trial: Trial
+    ready: Ready
+    context: TrialContext
+    job: JobSpec
+    client: Client
 
 
 def run_trial(session: Session, launch: Launch, due: Due, ready: Ready) -> None:
@@ -31,14 +46,22 @@ def run_trial(session: Session, launch: Launch, due: Due, ready: Ready) -> None:
     sweep.run.require_room()
     sweep.stage(Stage("measure", launch, due.point, due.trial))
     trial = Trial(launch, due, sweep.clock.now(), ready)
+    context, job = prepare(session, trial, ready)
+    job = replace(job, files={**job.files, TICKET: write_ticket(trial, ready)})
+    client = session.clients.start(f"{due.point.id}-t{due.trial}-a{due.attempt}", job)
+    finish(session, Work(trial, ready, context, job, client))
+
+
+def prepare(session: Session, trial: Trial, ready: Ready) -> tuple[TrialContext, JobSpec]:
+    """What the benchmark needs to know of this trial, and what there is to run."""
     context = session.clients.place(
         TrialContext(
-            python=sweep.spec.python,
+            python=session.sweep.spec.python,
             port=session.server.port,
             model=ready.served_model,
             concurrency=width(trial),
-            trial=due.trial,
-            steps=launch.config.steps,
+            trial=trial.due.trial,
+            steps=trial.launch.config.steps,
             draft_tokens=ready.draft_tokens,
             api_key=session.api_key,
             admitted=ready.capacity.max_running_requests,
@@ -46,18 +69,31 @@ def run_trial(session: Session, launch: Launch, due: Due, ready: Ready) -> None:
         )
     )
     job = session.backend.job(context)
-    client = session.clients.start(f"{due.point.id}-t{due.trial}-a{due.attempt}", job)
-    with ending(session, client):
-        watch(session, client, job, ready)
+    return context, job if session.clients.local else watched(job)
+
+
+def finish(session: Session, work: Work) -> None:
+    """Watch server and client until the client has ended, and write the row.
+
+    Raises PointError, LaunchError, OutOfRoom.
+    """
+    with ending(session, work.client):
+        watch(session, work.client, work.job, work.ready)
         try:
-            measurement = session.backend.read(context, client.outputs(job.outputs))
+            measurement = read(session, work)
         except PointError as error:
-            require_survivor(session, ready)
+            require_survivor(session, work.ready)
             session.systemd.require_room()
             raise as_launch_error(error) from error
-        measurement = with_foreign(session, trial, measurement)
         # The host keeps what the client left until the row is on this disk.
-        record_result(session, trial, measurement)
+        record_result(session, work.trial, measurement)
+
+
+def read(session: Session, work: Work) -> Measurement:
+    """What the client measured. Raises PointError."""
+    outputs = work.client.outputs(work.job.outputs)
+    measurement = session.backend.read(work.context, outputs)
+    return in_full_light(session, work.trial, measurement, outputs.get(SAMPLES))
 
 
 def width(trial: Trial) -> int:
@@ -73,12 +109,14 @@ def width(trial: Trial) -> int:
 
 @contextmanager
 def ending(session: Session, client: Client) -> Iterator[None]:
-    """The client is ended and forgotten, unless the host is lost: it may still be working then."""
+    """The client is ended and forgotten when its trial is through, well or not.
+
+    Whatever else ends the sweep leaves it: it may be at work still, or its row not written. Then
+    `collect` sees what has become of it, in this process or a later one.
+    """
     try:
         yield
-    except HostUnreachable:
-        raise
-    except BaseException:
+    except (PointError, LaunchError):
         with session.sweep.clock.shielded():
             client.end()
         raise
@@ -90,6 +128,7 @@ def watch(session: Session, client: Client, job: JobSpec, ready: Ready) -> None:
     clock = session.sweep.clock
     deadline = clock.monotonic() + job.timeout_s
     while True:
+        session.sweep.require_time()
         server, state = client.poll()
         check_alive(session, server, ready.started, ready=True)
         if not state.running:

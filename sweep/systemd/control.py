@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from functools import cached_property
+from typing import Literal
 
 from sweep.clock import Clock
 from sweep.host import Host
@@ -22,13 +24,15 @@ from sweep.systemd.paths import Paths
 from sweep.systemd.processes import describe
 from sweep.systemd.restore import Restored, Restorer
 from sweep.systemd.room import full_disk_as_launch_error, full_disk_as_refusal, require_room
-from sweep.systemd.service import Service, Started
-from sweep.systemd.site import Site
+from sweep.systemd.service import Service, Standing, Started
+from sweep.systemd.site import Site, text
 from sweep.systemd.state import Listener, UnitState
 from sweep.systemd.stopping import Stopping
 from sweep.systemd.takeover import Takeover, extend, take
 from sweep.systemd.watch import Watch
 from sweep.unit import RenderedUnit, SecretFiles
+
+Boot = Literal["same", "going down", "new"]
 
 # Cards that were not given back within the time of a stop get this long once more.
 _STILL_HELD_S = 10.0
@@ -46,6 +50,7 @@ class Systemd:
         self._clock = clock
         self._run_id = run_id
         self._held: Held | None = None
+        self._heard_at: datetime | None = None
 
     @cached_property
     def facts(self) -> HostFacts:
@@ -75,7 +80,19 @@ class Systemd:
         with full_disk_as_refusal():
             hold, takeover = take(self.site, lock, Health(self.site))
         self._held = Held(self.site, hold, takeover)
+        self._heard_at = self._clock.now()
         return takeover
+
+    def standing(self, secrets: SecretFiles) -> Standing | None:
+        """The start that an earlier process of this run left running here, if it may be trusted.
+
+        Raises HostTaken. `use` says that it is gone on with; otherwise `install` stops it.
+        """
+        return self._hold.standing(secrets)
+
+    def use(self, unit: RenderedUnit) -> None:
+        """Go on with what `standing` found, which this unit was rendered for."""
+        self._hold.use(unit, self.facts)
 
     def install(self, unit: RenderedUnit, secrets: SecretFiles) -> None:
         """Put a launch's unit in place. What is left of an earlier launch is stopped first.
@@ -100,7 +117,25 @@ class Systemd:
 
     def poll(self, job: Job | None = None) -> UnitState:
         """How things stand, of a benchmark client too; renews the dead-man timer."""
-        return self._hold.watch.poll(job)
+        state = self._hold.watch.poll(job)
+        if state.boot_id == self.facts.boot_id:
+            self._heard_at = self._clock.now()
+        return state
+
+    def boot(self) -> Boot:
+        """Is the host still the one that was taken, going down, or started anew?"""
+        site = self.site
+        shown = site.run(f"{site.boot_id}; echo; systemctl is-system-running 2>/dev/null; :")
+        boot_id, *state = text(shown.stdout).split() or [""]
+        if boot_id != self.facts.boot_id:
+            return "new"
+        return "going down" if state == ["stopping"] else "same"
+
+    @property
+    def silent_s(self) -> float:
+        """How long ago the host was last heard, before it went down."""
+        heard_at = self._heard_at or self._clock.now()
+        return (self._clock.now() - heard_at).total_seconds()
 
     def journal(
         self, invocation_id: str, *, ended: bool = False, lines: int | None = None
@@ -197,6 +232,12 @@ class Held:
         with full_disk_as_launch_error():
             stops = self._service.install(unit, secrets)
             self.record = extend(self._site, self.record, stops)
+        self.use(unit, facts)
+
+    def standing(self, secrets: SecretFiles) -> Standing | None:
+        return self._service.standing(secrets)
+
+    def use(self, unit: RenderedUnit, facts: HostFacts) -> None:
         used = gpus.used_by(unit.argv, unit.environment, facts.gpus)
         self._cards = tuple(card.uuid for card in used)
 

@@ -34,6 +34,15 @@ class Job:
     progress: str = "stderr"
 
 
+@dataclass(frozen=True)
+class Left:
+    """A client as it was found. `seconds`: from its start to its end, None while there is none."""
+
+    name: str
+    running: bool
+    seconds: float | None
+
+
 class Jobs:
     """The benchmark clients of one run."""
 
@@ -75,6 +84,22 @@ class Jobs:
     def state(self, job: Job) -> JobState:
         answer = self._site.ask("look at the benchmark client", job_script(self._site, job))
         return job_state(answer)
+
+    def left(self) -> tuple[Left, ...]:
+        """Every client of this run that has a directory here, whichever process started it."""
+        site, work = self._site, quote(self._site.paths.work)
+        answer = site.ask("look for benchmark clients", f"""
+for directory in {work}/*/; do
+  [ -d "$directory" ] || continue
+  name=$(basename "$directory")
+  echo "@@$name"
+  {site.systemctl} show -p ActiveState -- "{self._site.paths.job_unit_prefix}$name.service"
+  echo "Status=$(cat "$directory/exit" 2>/dev/null)"
+  echo "Began=$(date -r "$directory/run.sh" +%s 2>/dev/null)"
+  echo "Ended=$(date -r "$directory/exit" +%s 2>/dev/null)"
+done
+:""")  # fmt: skip
+        return tuple(_left(name, properties(shown)) for name, shown in answer.items())
 
     def read(self, job: Job, name: str) -> bytes | None:
         """A file of the job's directory; None: it is not there."""
@@ -136,6 +161,17 @@ status=$?
 echo $status > exit.new && mv -f exit.new exit
 exit $status
 """.encode()
+
+
+def _left(name: str, shown: Mapping[str, str]) -> Left:
+    ended = shown.get("Status", "").isdigit()
+    times = shown.get("Began", ""), shown.get("Ended", "")
+    whole = ended and all(time.isdigit() for time in times)
+    return Left(
+        name,
+        running=not ended and shown.get("ActiveState") in (*ACTIVE, "deactivating"),
+        seconds=max(0.0, float(times[1]) - float(times[0])) if whole else None,
+    )
 
 
 def job_script(site: Site, job: Job) -> str:

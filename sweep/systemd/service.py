@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from sweep.errors import HostRefused, HostTaken, LaunchError
 from sweep.host.verbs import TIMED_OUT
 from sweep.systemd.deadman import Hold
+from sweep.systemd.lock import ACTIVE
 from sweep.systemd.processes import describe
 from sweep.systemd.production import production_units
 from sweep.systemd.site import Site, names, properties, quote, text
@@ -23,6 +25,18 @@ _START_TIMEOUT_S = 120.0
 class Started:
     """One start of the unit, by systemd's invocation id. `started_at` is of our clock."""
 
+    invocation_id: str
+    started_at: datetime
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A start that an earlier process of this run left running.
+
+    `unit_sha256` is of the unit file that it was started from, `started_at` by the host's clock.
+    """
+
+    unit_sha256: str
     invocation_id: str
     started_at: datetime
 
@@ -44,6 +58,34 @@ echo @@unit; {site.systemctl} show -p ActiveState -- {quote(site.paths.unit)}
 """)  # fmt: skip
         self._hold.require(answer)
         return properties(answer["unit"])["ActiveState"] not in ("inactive", "failed")
+
+    def standing(self, secret_files: SecretFiles) -> Standing | None:
+        """What an earlier process of this run started here and left running; None: nothing.
+
+        It is the start that the mark is about, never restarted, made by the very file that was
+        installed, with the same secrets as now. Raises HostTaken.
+        """
+        site, paths = self._site, self._site.paths
+        shown = "-p ActiveState -p InvocationID -p NRestarts -p FragmentPath -p DropInPaths"
+        answer = site.ask("look for a server to go on with", f"""
+{self._hold.guard()}
+echo @@unit; {site.systemctl} show {shown} -- {quote(paths.unit)}
+echo @@claim; cat {quote(paths.claim)} 2>/dev/null
+echo @@mark; cat {quote(paths.start_mark)} 2>/dev/null
+:""")  # fmt: skip
+        self._hold.require(answer)
+        found = _standing(answer, paths.unit, paths.unit_file)
+        if found is None or not self._holds(paths.unit_file, found.unit_sha256):
+            return None
+        for path, content in self._secret_files(secret_files):
+            if site.host.read(path) != content:
+                return None
+        self._secrets = secret_files
+        return found
+
+    def _holds(self, path: str, sha256: str) -> bool:
+        content = self._site.host.read(path)
+        return content is not None and hashlib.sha256(content).hexdigest() == sha256
 
     def install(self, unit: RenderedUnit, secret_files: SecretFiles) -> tuple[str, ...]:
         """Put the unit and its secrets in place; the units that starting it would stop.
@@ -143,7 +185,7 @@ echo @@unit; {site.systemctl} show -p TimeoutStopUSec -- {quote(paths.unit)}
 
     def _require_unchanged(self, drop_ins: str) -> None:
         unit = self._site.paths.unit
-        edits = [path for path in drop_ins.split() if f"/{unit}.d/" in path]
+        edits = _edits(unit, drop_ins)
         if edits:
             raise HostRefused(
                 f"{self._site.host.name}: {', '.join(edits)} changes {unit} behind the tool's "
@@ -154,11 +196,14 @@ echo @@unit; {site.systemctl} show -p TimeoutStopUSec -- {quote(paths.unit)}
         """The same for every launch of a run, so sent once."""
         if files == self._secrets:
             return
-        paths = self._site.paths
-        for path, content in ((paths.secrets_env, files.env), (paths.secrets_config, files.config)):
+        for path, content in self._secret_files(files):
             if content is not None:
                 self._site.host.put(path, content, mode=0o600)
         self._secrets = files
+
+    def _secret_files(self, files: SecretFiles) -> tuple[tuple[str, bytes | None], ...]:
+        paths = self._site.paths
+        return (paths.secrets_env, files.env), (paths.secrets_config, files.config)
 
     def _own_secrets(self) -> str:
         """The flags' file is read by SGLang itself, so it belongs to the server's user."""
@@ -171,7 +216,8 @@ echo @@unit; {site.systemctl} show -p TimeoutStopUSec -- {quote(paths.unit)}
         """Run twice with the same token, the second run only tells what the first has done.
 
         The mark keeps the token and the invocation id from before: an id that is another one now
-        is of this very start, however it ended meanwhile.
+        is of this very start, however it ended meanwhile. Its second line is that id, for a later
+        process of this run; it is written before anything is told to this one, which may be gone.
         """
         site, paths = self._site, self._site.paths
         unit, mark = quote(paths.unit), quote(paths.start_mark)
@@ -191,9 +237,13 @@ if [ "${{token-}}" != {token} ] || [ -z "$now" ] || [ "$now" = "${{before-}}" ];
   if [ -n "$taken" ]; then echo @@port; printf '%s\\n' "$taken"; exit 0; fi
   {site.systemctl} reset-failed {unit} 2>/dev/null
   echo "{token} $(date +%s) $now" > {mark} || exit
-  echo @@said; {site.systemctl} start {unit} 2>&1
+  said=$({site.systemctl} start {unit} 2>&1)
 fi
-echo @@unit; show
+shown=$(show) || exit
+now=$(printf '%s\\n' "$shown" | sed -n 's/^InvocationID=//p')
+[ -z "$now" ] || [ -n "$(sed -n 2p {mark})" ] || echo "$now" >> {mark}
+echo @@said; printf '%s\\n' "${{said-}}"
+echo @@unit; printf '%s\\n' "$shown"
 """
 
     def port_owner(self, found: Sequence[Listener]) -> str:
@@ -205,3 +255,24 @@ echo @@unit; show
             f"port {port} is taken by {'; '.join(owners)}; end it, or name another port in "
             "hosts.*.server.port of the inventory"
         )
+
+
+def _edits(unit: str, drop_ins: str) -> list[str]:
+    """Drop-ins made for this very unit; those for all services are the host's own business."""
+    return [path for path in drop_ins.split() if f"/{unit}.d/" in path]
+
+
+def _standing(answer: dict[str, bytes], unit: str, unit_file: str) -> Standing | None:
+    """The sections of `standing` as a value; None where anything is not as one start leaves it."""
+    shown = properties(answer.get("unit"))
+    claim = text(answer.get("claim")).split()
+    mark, *noted = text(answer.get("mark")).splitlines() or [""]
+    since = mark.split()[1:2]
+    ours = shown.get("ActiveState") in ACTIVE and shown.get("FragmentPath") == unit_file
+    edited = _edits(unit, shown.get("DropInPaths", ""))
+    changed = edited or shown.get("NRestarts", "0") != "0"
+    if not ours or changed or len(claim) != 2 or claim[0] != unit or not since:
+        return None
+    if not noted or noted[0] != shown.get("InvocationID") or not since[0].isdigit():
+        return None
+    return Standing(claim[1], noted[0], datetime.fromtimestamp(int(since[0]), UTC))

@@ -121,11 +121,13 @@ def _serves(record: Record) -> str:
 def _make_directories(site: Site, *, serving: bool) -> None:
     """With production serving, whatever this run cleared before, it has to clear again."""
     paths = site.paths
-    work_root, run = quote(paths.work_root), quote(paths.run)
+    work_root, run, claim = quote(paths.work_root), quote(paths.run), quote(paths.claim)
     forget = f"rm -f {quote(paths.gpus)}" if serving else ""
     answer = site.ask("make the run's directories", f"""
 umask 022
-mkdir -p {run}/jobs && echo {quote(paths.unit)} > {quote(paths.claim)} || exit
+mkdir -p {run}/jobs || exit
+# With the hash of what is installed, when this run has taken the host before: it may still run.
+grep -qsx {quote(paths.unit)} {claim} || echo {quote(paths.unit)} > {claim} || exit
 {forget}
 mkdir -p {work_root}
 if [ -O {work_root} ] && [ ! -L {work_root} ] && [ -d {work_root} ]; then :

@@ -6,7 +6,7 @@ import pytest
 
 from sweep.errors import LaunchError
 from sweep.systemd import Job, JobState, Systemd
-from tests.systemd.targets import NO_SECRETS, PYTHON, Target, rendered, taken, wait_for
+from tests.systemd.targets import NO_SECRETS, PYTHON, Target, me, rendered, taken, wait_for
 from tests.testhost import Machine
 
 HOSTS = ("demo", "trixie-user")
@@ -51,6 +51,26 @@ def test_how_a_client_ended(target: Target) -> None:
             systemd.jobs.forget(job)
 
 
+def test_what_earlier_processes_left(target: Target) -> None:
+    run_id = "r-left"
+    with taken(target, run_id) as systemd:
+        assert systemd.jobs.left() == ()
+        ended(systemd, systemd.jobs.start("p-1-t1-a1", ["true"], {}))
+        ended(systemd, systemd.jobs.start("p-1-t2-a1", ["sh", "-c", "kill -9 $PPID"], {}))
+        systemd.jobs.start("p-1-t3-a1", ["sleep", "600"], {})
+        later = target.systemd(run_id)
+        later.take(me())
+        found = {one.name: one for one in later.jobs.left()}
+        assert {name: one.running for name, one in found.items()} == {
+            "p-1-t1-a1": False, "p-1-t2-a1": False, "p-1-t3-a1": True,
+        }  # fmt: skip
+        assert found["p-1-t1-a1"].seconds is not None
+        assert found["p-1-t2-a1"].seconds is None, "it was killed: nobody knows when"
+        for name in found:
+            later.jobs.forget(later.jobs.job(name))
+        assert later.jobs.left() == ()
+
+
 def test_one_look_tells_of_server_and_client(target: Target) -> None:
     with taken(target) as systemd:
         systemd.install(rendered(target, "/bin/sleep 600"), NO_SECRETS)
@@ -67,20 +87,23 @@ def test_one_look_tells_of_server_and_client(target: Target) -> None:
         systemd.jobs.forget(job)
 
 
-def test_stopping_the_server_ends_the_clients_but_keeps_their_files(target: Target) -> None:
+def test_stopping_the_server_ends_the_clients_but_keeps_what_they_measured(target: Target) -> None:
     run_id = "r-kept"
     with taken(target, run_id) as systemd:
         systemd.install(rendered(target, "/bin/sleep 600"), NO_SECRETS)
         systemd.start()
+        done = systemd.jobs.start("done", ["sh", "-c", "echo whole > result"], {})
         script = "echo half > result; sleep 600 & exec sleep 600"
         job = systemd.jobs.start("j", ["sh", "-c", script], {})
         wait_for(lambda: systemd.jobs.read(job, "result"), "its file")
+        ended(systemd, done)
         systemd.stop()
         assert not systemd.jobs.state(job).running
-    assert target.host.read(f"{job.directory}/result") == b"half\n", "restored, and not lost"
+        assert systemd.jobs.read(job, "result") == b"half\n"
+    assert target.host.read(f"{done.directory}/result") == b"whole\n", "restored, and not lost"
     with taken(target, run_id) as systemd:
-        assert systemd.jobs.read(systemd.jobs.job("j"), "result") == b"half\n"
-        systemd.jobs.forget(job)
+        assert systemd.jobs.read(done, "result") == b"whole\n"
+        systemd.jobs.forget(done)
 
 
 def test_a_client_of_the_servers_user(root: Target) -> None:
