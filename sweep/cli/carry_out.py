@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,69 +11,129 @@ from typing import Any
 import click
 
 from sweep import __version__
+from sweep.awake import staying_awake
+from sweep.cli.detaching import Background, how_to_follow, split
+from sweep.cli.elsewhere import come_home, require_other_machine, send
+from sweep.cli.manner import ON_HOST, Manner
 from sweep.cli.options import Options
-from sweep.cli.plans import Prepared, read_secrets, render_units
-from sweep.cli.resuming import Todo, changes_to_doc, everything, read_run
+from sweep.cli.plans import Prepared, latest_pace, read_secrets, render_units
+from sweep.cli.resuming import (
+    Resumed,
+    Todo,
+    changes_to_doc,
+    everything,
+    read_run,
+    resume_words,
+)
 from sweep.cli.summary import print_closing
 from sweep.clock import SystemClock
 from sweep.errors import HostRefused, SweepError
+from sweep.estimate import pace_of
 from sweep.host import connect
 from sweep.inventory import HostSpec
 from sweep.plan import Plan, due
 from sweep.plan_document import plan_to_doc
 from sweep.progress import Progress, Stage, progress_for
-from sweep.results import RunDirectory, gave_back, new_run
+from sweep.results import RunDirectory, gave_back, new_run, open_run
 from sweep.runner import Sweep, execute
 from sweep.signals import InterruptibleClock
 from sweep.systemd import Systemd, runs_on
 from sweep.unit import Templates, own_templates
+from sweep.until import Until
 
 
-def start(options: Options, prepared: Prepared, runs_dir: Path) -> int:
+def start(options: Options, prepared: Prepared, runs_dir: Path, manner: Manner) -> int:
     """A fresh run of a prepared plan; the exit status."""
     plan, spec = prepared.plan, prepared.spec
+    if manner.detach == ON_HOST:
+        require_other_machine(plan.host, spec)
     # Whatever can be refused is refused before there is a directory, let alone a connection.
     render_units(plan, spec, "check", options.templates)
     templates = own_templates(options.templates)
     read_secrets(prepared)
+    until = manner.deadline(plan, spec, latest_pace(plan, runs_dir))
+    document = {
+        "sweep_version": __version__,
+        "inventory": str(prepared.inventory.resolve()),
+        "templates": None if templates is None else str(templates.resolve()),
+        "template_sha256": Templates(options.templates).sha256(),
+        "changes": changes_to_doc(prepared.changes),
+        "host": spec.model_dump(mode="json", exclude_defaults=True),
+        "plan": plan_to_doc(plan),
+        "fingerprint": {},
+    }
     run = new_run(runs_dir, plan.sweep)
-    with run.lock():
-        run.write_plan(
-            {
-                "sweep_version": __version__,
-                "inventory": str(prepared.inventory.resolve()),
-                "templates": None if templates is None else str(templates.resolve()),
-                "template_sha256": Templates(options.templates).sha256(),
-                "changes": changes_to_doc(prepared.changes),
-                "host": spec.model_dump(mode="json", exclude_defaults=True),
-                "plan": plan_to_doc(plan),
-                "fingerprint": {},
-            }
-        )
-        options.say(f"run {run.id}: {run.path}")
-        options.detail(f"unit template: {templates or 'the packaged one'}")
-        execution = Execution(options, run, plan, spec, progress_for(options.console()))
-        return execution.work(due(plan, ()), resumed=False)
+    if manner.detach == ON_HOST:
+        with run.lock():
+            run.write_plan(document)
+        return send(options, run, templates, manner.words())
+
+    def work(progress: Progress) -> int:
+        with run.lock():
+            run.write_plan(document)
+            options.say(f"run {run.id}: {run.path}")
+            options.detail(f"unit template: {templates or 'the packaged one'}")
+            execution = Execution(options, run, plan, spec, progress, until=until)
+            return execution.work(due(plan, ()), resumed=False)
+
+    return in_its_process(options, run, manner, work)
 
 
-def go_on(options: Options, runs_dir: Path, name: str | None, given: Mapping[str, Any]) -> int:
+def go_on(
+    options: Options, runs_dir: Path, name: str | None, given: Mapping[str, Any], manner: Manner
+) -> int:
     """An interrupted run, from where its rows end; the exit status."""
+    come_home(options, open_run(runs_dir, name))
     found = read_run(options, runs_dir, name, given)
+    if manner.detach == ON_HOST:
+        return _go_on_there(options, found, given, manner)
+
+    def work(progress: Progress) -> int:
+        return _go_on(options, found, given, manner, progress)
+
+    return in_its_process(options, found.run, manner, work)
+
+
+def in_its_process(
+    options: Options, run: RunDirectory, manner: Manner, work: Callable[[Progress], int]
+) -> int:
+    """Work on the run here, or in a process of its own; the exit status. A detached sweep has its
+    own: here it is 0 once the host is taken."""
+    if manner.detach is None:
+        return work(progress_for(options.console()))
+    side = split(run)
+    if isinstance(side, Background):
+        return work(side.progress(options.console()))
+    status = side.wait()
+    if status is None:
+        for line in how_to_follow(run):
+            options.say(line)
+    return status or 0
+
+
+def _go_on(
+    options: Options, found: Resumed, given: Mapping[str, Any], manner: Manner, progress: Progress
+) -> int:
     run = found.run
     with run.lock() as notes:
         for note in notes:
             options.say(f"{run.id}: {note}")
         if found.changed:
             run.write_plan({**run.plan(), **found.document()})
-        missing = due(found.plan, run.rows(), skip_failed=bool(given["skip_failed"]))
+        rows = run.rows()
+        missing = due(found.plan, rows, skip_failed=bool(given["skip_failed"]))
+        until = manner.deadline(found.plan, found.spec, pace_of(rows))
+        if until is not None:
+            until.taken.replay(run.events())
         execution = Execution(
             replace(options, templates=found.templates),
             run,
             found.plan,
             found.spec,
-            progress_for(options.console()),
+            progress,
             bool(given["accept_changes"]),
             found.wanted,
+            until,
         )
         todo = found.wanted(missing)
         # With nothing left to measure, production may still wait for its host.
@@ -83,11 +144,19 @@ def go_on(options: Options, runs_dir: Path, name: str | None, given: Mapping[str
         return 1 if found.wanted(due(found.plan, run.rows())) else 0
 
 
+def _go_on_there(options: Options, found: Resumed, given: Mapping[str, Any], manner: Manner) -> int:
+    require_other_machine(found.plan.host, found.spec)
+    with found.run.lock():
+        if found.changed:
+            found.run.write_plan({**found.run.plan(), **found.document()})
+    return send(options, found.run, found.templates, (*resume_words(given), *manner.words()))
+
+
 def put_back(name: str, spec: HostSpec) -> None:
     """Production as it was recorded on the host, by every run that left its record there."""
     clock = SystemClock()
     with connect(name, spec) as host:
-        found = [run for run in runs_on(host, host.spec, clock) if not run.restored]
+        found = runs_on(host, host.spec, clock)
         for run in found:
             if run.owner is not None and run.dead is None:
                 raise HostRefused(
@@ -115,13 +184,14 @@ class Execution:
     progress: Progress
     accept_changes: bool = False
     wanted: Callable[[Todo], Todo] = everything
+    until: Until | None = None
 
     def work(self, todo: Todo, *, resumed: bool) -> int:
         """Do what is due; the exit status. Whatever ends it, the run's directory says so."""
         self.run.begin({name: len(trials) for name, trials in todo.items()}, resumed=resumed)
         self.progress.begin(self.plan, todo)
         try:
-            with InterruptibleClock(self._acknowledge) as clock:
+            with self._awake(), InterruptibleClock(self._acknowledge) as clock:
                 braked = self._execute(clock, todo)
         except SweepError as error:
             self.end(str(error), error.exit_code)
@@ -144,8 +214,24 @@ class Execution:
                 progress=self.progress,
                 clock=clock,
                 accept_changes=self.accept_changes,
+                until=self.until,
             )
+            if self.until is not None:
+                sweep.note(f"ends in time for production to serve again by {self.until.text}")
             return execute(sweep, host, todo)
+
+    @contextmanager
+    def _awake(self) -> Iterator[None]:
+        """This machine does not go to sleep by itself, if that can be had."""
+        if self.spec.transport == "demo":
+            yield
+            return
+        with staying_awake() as held_by:
+            if held_by is None:
+                self.progress.note("this machine must stay awake until the sweep has ended")
+            else:
+                self.progress.note(f"{held_by} keeps this machine awake meanwhile")
+            yield
 
     def _acknowledge(self, name: str, count: int) -> None:
         """From the signal handler: say within the second what is waited for."""

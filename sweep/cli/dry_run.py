@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 
 from sweep.estimate import Estimate
 from sweep.inventory import HostSpec, ProductionCommands
@@ -10,6 +11,7 @@ from sweep.plan import Launch, Plan
 from sweep.results.status import duration
 from sweep.systemd.outline import outline
 from sweep.unit import RenderedUnit
+from sweep.until import Until
 
 
 def plan_lines(plan: Plan, units: Mapping[str, RenderedUnit]) -> Iterator[str]:
@@ -44,9 +46,20 @@ def summary_lines(plan: Plan, spec: HostSpec, expected: Estimate) -> Iterator[st
         yield "no production is named for this host: nothing is stopped, nothing is restored"
 
 
+def until_lines(until: Until, now: datetime) -> Iterator[str]:
+    """How far the plan gets before production has to serve again."""
+    launches, trials = until.reach(now)
+    total = sum(len(launch.points) for launch in until.plan.launches) * until.plan.trials
+    left = duration((until.at - now).total_seconds())
+    yield (
+        f"until {until.text}, in {left}: about {launches} of {len(until.plan.launches)} launches, "
+        f"{trials} of {total} trials"
+    )
+
+
 def command_lines(spec: HostSpec, run_id: str) -> Iterator[str]:
     """What would be done on the host."""
-    where = spec.address or "the demo host"
+    where = {"local": "this machine", "demo": "the demo host"}.get(spec.transport, spec.address)
     yield f"### on {where}" + (" (through sudo)" if spec.become == "sudo" else "")
     yield from outline(spec, run_id)
     yield ""

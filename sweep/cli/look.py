@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from sweep.cli.options import Options, pass_options
+from sweep.cli.options import DEFAULT_RUNS, Options, pass_options
 from sweep.cli.plans import plan_options, prepare, read_secrets, render_units
 from sweep.errors import HostRefused, RunDirectoryError, UsageError
+
+if TYPE_CHECKING:
+    from sweep.results import LockState, RunDirectory
 
 # Stands for the run id wherever no run exists yet: in a rendered unit, in a dry run.
 NO_RUN = "RUN"
 
 runs_dir_option = click.option(
-    "--runs-dir", type=click.Path(path_type=Path, file_okay=False), default=Path("runs"),
+    "--runs-dir", type=click.Path(path_type=Path, file_okay=False), default=DEFAULT_RUNS,
     show_default=True, help="Where runs are kept.",
 )  # fmt: skip
 
@@ -103,12 +106,26 @@ def _print_diffs(prepared: Any, units: Any, against: str) -> None:
 )
 @click.argument("run", required=False)
 @runs_dir_option
-def status(run: str | None, runs_dir: Path) -> None:
-    """What is done, running, failed, and how long it will take; from the run's directory alone."""
+@pass_options
+def status(options: Options, /, run: str | None, runs_dir: Path) -> None:
+    """What is done, running, failed, and how long it will take; from the run's directory alone.
+
+    A run that was detached to its host is fetched from there first.
+    """
     from sweep.results import current_run, read_status
 
-    for line in read_status(current_run(runs_dir, run)).lines():
+    found = current_run(runs_dir, run)
+    for line in read_status(found, _elsewhere(options, found)).lines():
         click.echo(line)
+
+
+def _elsewhere(options: Options, run: RunDirectory) -> LockState | None:
+    """Fetch a run that works on its host, and whether it still does; None: it is here."""
+    if not run.is_away:
+        return None
+    from sweep.cli.elsewhere import look_there
+
+    return look_there(options, run)
 
 
 @click.command(
@@ -119,11 +136,13 @@ def status(run: str | None, runs_dir: Path) -> None:
 @click.argument("run", required=False)
 @click.argument("launch", required=False)
 @runs_dir_option
-def logs(run: str | None, launch: str | None, runs_dir: Path) -> None:
+@pass_options
+def logs(options: Options, /, run: str | None, launch: str | None, runs_dir: Path) -> None:
     """The journal of one launch, as it was saved (without secrets)."""
     from sweep.results import current_run
 
     found = current_run(runs_dir, run)
+    _elsewhere(options, found)
     saved = found.journals()
     if not saved:
         raise RunDirectoryError(f"{found.id}: no journal saved yet; one is when a launch ends")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sweep.inventory import Inventory
 
 DEFAULT_INVENTORY = Path("inventory.yaml")
+DEFAULT_RUNS = Path("runs")
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,10 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from sweep.cli.options import Options
-from sweep.errors import InventoryError, UsageError
+from sweep.errors import InventoryError, SweepError, UsageError
 from sweep.limits import MOST_TRIALS
 
 if TYPE_CHECKING:
+    from sweep.estimate import Pace
     from sweep.inventory import FlagValue, HostSpec
     from sweep.matrix import Changes
     from sweep.plan import Plan
@@ -64,6 +66,21 @@ def prepare(options: Options, name: str | None, given: Mapping[str, Any]) -> Pre
     changes = changes_from(given)
     plan = build_plan(inventory, name, changes)
     return Prepared(path, plan, inventory.hosts[plan.host], changes)
+
+
+def latest_pace(plan: Plan, runs_dir: Path) -> Pace | None:
+    """How fast the latest run of the same sweep was, where there is one."""
+    from sweep.estimate import pace_of
+    from sweep.plan_document import plan_from_doc
+    from sweep.results import open_run, run_ids
+
+    for run_id in reversed(run_ids(runs_dir)):
+        # A run that is damaged or of another version is no reason not to begin a new one.
+        with suppress(SweepError):
+            found = open_run(runs_dir, run_id)
+            if plan_from_doc(found.plan().get("plan", {})).sweep == plan.sweep:
+                return pace_of(found.rows())
+    return None
 
 
 def read_secrets(prepared: Prepared) -> None:

@@ -71,7 +71,7 @@ def read_run(
     templates = _templates(options, document)
     template = Templates(templates).sha256()
     plan, spec = _current(options, inventory, document, saved)
-    differences = plan_differences((saved, _saved_host(document)), (plan, spec))
+    differences = plan_differences((saved, saved_host(document)), (plan, spec))
     if document.get("template_sha256") not in (None, template):
         differences.append("the unit template")
     if differences and not given["accept_changes"]:
@@ -97,6 +97,15 @@ def read_run(
     return replace(resumed, changed=changed)
 
 
+def resume_words(given: Mapping[str, Any]) -> list[str]:
+    """The options of a resume as they are written: for the tool on the host."""
+    words = [f"--{name}" for name in ("skip-failed", "accept-changes")
+             if given[name.replace("-", "_")]]  # fmt: skip
+    for text in given["only"]:
+        words += ["--only", text]
+    return [*words, "--trials", str(given["trials"])] if given["trials"] else words
+
+
 def _templates(options: Options, document: Mapping[str, Any]) -> Path | None:
     """Where the run's own unit template lies; None: it uses the packaged one."""
     saved = document.get("templates")
@@ -109,7 +118,7 @@ def _current(
     """Plan and host as the inventory has them now; as plan.json has them where it is gone."""
     if not path.is_file() and options.inventory is None:
         options.say(f"{path} is gone: going on with what plan.json holds")
-        return saved, _saved_host(document)
+        return saved, saved_host(document)
     inventory = load_inventory(path)
     changes = changes_from_doc(document.get("changes", {}))
     plan = build_plan(inventory, saved.sweep, changes)
@@ -117,7 +126,8 @@ def _current(
     return replace(plan, trials=max(plan.trials, saved.trials)), inventory.hosts[plan.host]
 
 
-def _saved_host(document: Mapping[str, Any]) -> HostSpec:
+def saved_host(document: Mapping[str, Any]) -> HostSpec:
+    """The host as plan.json has it. Raises RunDirectoryError when it cannot be read."""
     try:
         return HostSpec.model_validate_json(json.dumps(document.get("host", {})))
     except ValueError as error:

@@ -6,28 +6,35 @@ import os
 import signal
 import sys
 import time
-from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from sweep.cli.look import NO_RUN, runs_dir_option
+from sweep.cli.manner import DetachingCommand, Manner, manner_from, manner_options
 from sweep.cli.options import Options, pass_options
-from sweep.cli.plans import Prepared, plan_options, prepare, render_units
-from sweep.errors import RunDirectoryError, SweepError, UsageError
+from sweep.cli.plans import Prepared, latest_pace, plan_options, prepare, render_units
+from sweep.errors import RunDirectoryError, UsageError
 from sweep.limits import MOST_TRIALS
+
+if TYPE_CHECKING:
+    from sweep.results import RunDirectory
 
 STOP_WAIT_S = 600.0
 
 
 @click.command(
+    cls=DetachingCommand,
     short_help="Launch a sweep.",
     epilog="\b\nExample:\n  sweep run overnight --dry-run\n  sweep run overnight\n"
+    "  sweep run overnight --until 07:00 --detach\n"
     "  sweep run overnight --steps 1..5 --concurrency 1,16 --trials 3",
 )
 @click.argument("name", required=False)
 @plan_options
+@manner_options
 @click.option("--dry-run", is_flag=True, help="Print units, commands and duration; touch nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask before production is stopped.")
 @runs_dir_option
@@ -36,62 +43,55 @@ def run(
     options: Options, /, name: str | None, dry_run: bool, yes: bool, runs_dir: Path, **given: Any
 ) -> int:
     """Launch a sweep: a CSV row per steps value and concurrency; production back at the end."""
+    manner = manner_from(given)
     prepared = prepare(options, name, given)
     if dry_run:
-        print_dry_run(options, prepared, runs_dir)
+        print_dry_run(options, prepared, runs_dir, manner)
         return 0
     if not yes:
         ask_first(prepared, runs_dir)
     from sweep.cli.carry_out import start
 
-    return start(options, prepared, runs_dir)
+    return start(options, prepared, runs_dir, manner)
 
 
-def print_dry_run(options: Options, prepared: Prepared, runs_dir: Path) -> None:
+def print_dry_run(options: Options, prepared: Prepared, runs_dir: Path, manner: Manner) -> None:
     """Everything a run would do, from the same plan, without a connection."""
-    from sweep.cli.dry_run import command_lines, plan_lines, summary_lines
+    from sweep.cli.dry_run import command_lines, plan_lines, summary_lines, until_lines
+    from sweep.estimate import estimate
 
     plan, spec = prepared.plan, prepared.spec
     units = render_units(plan, spec, NO_RUN, options.templates)
+    pace = latest_pace(plan, runs_dir)
+    until = manner.deadline(plan, spec, pace)
     for line in (
         *plan_lines(plan, units),
         *command_lines(spec, NO_RUN),
-        *summary_lines(plan, spec, expected_time(prepared, runs_dir)),
+        *summary_lines(plan, spec, estimate(plan, pace)),
+        *(until_lines(until, datetime.now(UTC)) if until else ()),
     ):
         click.echo(line)
-
-
-def expected_time(prepared: Prepared, runs_dir: Path) -> Any:
-    """How long the plan takes, by the latest run of the same sweep where there is one."""
-    from sweep.estimate import estimate, pace_of
-    from sweep.plan_document import plan_from_doc
-    from sweep.results import open_run, run_ids
-
-    for run_id in reversed(run_ids(runs_dir)):
-        # A run that is damaged or of another version is no reason not to begin a new one.
-        with suppress(SweepError):
-            found = open_run(runs_dir, run_id)
-            if plan_from_doc(found.plan().get("plan", {})).sweep == prepared.plan.sweep:
-                return estimate(prepared.plan, pace_of(found.rows()))
-    return estimate(prepared.plan, None)
 
 
 def ask_first(prepared: Prepared, runs_dir: Path) -> None:
     """On a terminal, production is stopped only after a yes."""
     from sweep.cli.dry_run import production_text, summary_lines
+    from sweep.estimate import estimate
 
     away = production_text(prepared.spec)
     if not away or prepared.spec.transport == "demo" or not sys.stdin.isatty():
         return
-    for line in summary_lines(prepared.plan, prepared.spec, expected_time(prepared, runs_dir)):
+    expected = estimate(prepared.plan, latest_pace(prepared.plan, runs_dir))
+    for line in summary_lines(prepared.plan, prepared.spec, expected):
         click.echo(line, err=True)
     click.confirm(f"Stop {away} on {prepared.plan.host} and begin?", abort=True, err=True)
 
 
 @click.command(
+    cls=DetachingCommand,
     short_help="Go on with an interrupted run.",
     epilog="\b\nExample:\n  sweep resume\n  sweep resume overnight-20261129-221400 --skip-failed\n"
-    "  sweep resume --only steps=4,5 --trials 3",
+    "  sweep resume --only steps=4,5 --trials 3\n  sweep resume --until 07:00 --detach",
 )
 @click.argument("run", required=False)
 @click.option("--skip-failed", is_flag=True, help="Leave trials that failed alone.")
@@ -101,13 +101,14 @@ def ask_first(prepared: Prepared, runs_dir: Path) -> None:
               help="Measure each point this often in all.")  # fmt: skip
 @click.option("--accept-changes", is_flag=True,
               help="Go on although flags, GPU or SGLang changed.")  # fmt: skip
+@manner_options
 @runs_dir_option
 @pass_options
 def resume(options: Options, /, run: str | None, runs_dir: Path, **given: Any) -> int:
     """Go on with an interrupted run (default: the latest): every trial that has no ok row yet."""
     from sweep.cli.carry_out import go_on
 
-    return go_on(options, runs_dir, run, given)
+    return go_on(options, runs_dir, run, given, manner_from(given))
 
 
 @click.command(
@@ -115,11 +116,15 @@ def resume(options: Options, /, run: str | None, runs_dir: Path, **given: Any) -
 )
 @click.argument("run", required=False)
 @runs_dir_option
-def stop(run: str | None, runs_dir: Path) -> None:
+@pass_options
+def stop(options: Options, /, run: str | None, runs_dir: Path) -> None:
     """End a running sweep in the orderly way, as Ctrl-C does, and wait until it has ended."""
     from sweep.results import current_run
 
     found = current_run(runs_dir, run)
+    if found.is_away:
+        stop_there(options, found)
+        return
     state = found.lock_state()
     if not state.held or state.owner is None:
         raise RunDirectoryError(f"{found.id} is not running")
@@ -134,6 +139,19 @@ def stop(run: str | None, runs_dir: Path) -> None:
             raise RunDirectoryError(f"{found.id} still runs after {STOP_WAIT_S:.0f} s")
         time.sleep(0.2)
     click.echo(f"{found.id} has ended", err=True)
+
+
+def stop_there(options: Options, run: RunDirectory) -> None:
+    """The same for a run that works on its host."""
+    from sweep.cli.elsewhere import away
+
+    with away(options, run) as there:
+        if not there.refresh().held:
+            raise RunDirectoryError(f"{run.id} is not running any more; it was fetched")
+        name = there.remote.host.name
+        click.echo(f"{run.id}: asked it to end on {name}; production is restored first", err=True)
+        there.stop()
+    click.echo(f"{run.id} has ended", err=True)
 
 
 @click.command(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sweep.errors import OutOfRoom, RunDirectoryError
-from sweep.results import files
+from sweep.results import copies, files
 from sweep.results.events import Event, append_event, read_events
 from sweep.results.lock import LockState, hold, lock_state
 from sweep.results.records import checked_id, read_record, write_record
@@ -43,6 +44,7 @@ class RunDirectory:
         self.path = path
         self._now = now
         self._keys: set[tuple[str, int, int]] | None = None
+        self._listeners: list[Callable[[Event], None]] = []
 
     @property
     def id(self) -> str:
@@ -51,6 +53,11 @@ class RunDirectory:
     def now(self) -> datetime:
         """The time of day by the clock that was passed in."""
         return self._now()
+
+    @property
+    def is_away(self) -> bool:
+        """It works on its host, or did when it was last looked at; this is a copy (`copies`)."""
+        return (self.path / copies.PLACE).exists()
 
     @property
     def csv_path(self) -> Path:
@@ -168,8 +175,14 @@ class RunDirectory:
         """Say that this process stops working, and why."""
         self.event("end", reason=reason, exit_code=exit_code)
 
+    def listen(self, listener: Callable[[Event], None]) -> None:
+        """Have a listener told of every event from now on; it must neither wait nor raise."""
+        self._listeners.append(listener)
+
     def event(self, kind: str, **fields: Any) -> None:
         """Append to events.jsonl; the kinds that `status` reads are listed in `results.events`."""
+        for listener in self._listeners:
+            listener(Event(self._now(), kind, fields))
         with suppress(*_NO_REASON_TO_STOP):
             append_event(self.path / "events.jsonl", self._now(), kind, fields)
 
@@ -184,6 +197,17 @@ class RunDirectory:
             files.append_line(
                 self.path / "sweep.log", line.encode("utf-8", "backslashreplace"), durable=False
             )
+
+    @property
+    def output_path(self) -> Path:
+        """Where a process without a terminal prints."""
+        return self.path / "output.log"
+
+    def open_output(self) -> int:
+        """A descriptor that appends to `output_path`; it is the caller's to close."""
+        with files.translated(self.output_path, "open"):
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+            return os.open(self.output_path, flags, files.FILE_MODE)
 
     def write_unit(self, launch_id: str, text: str) -> None:
         """Keep the unit that a launch ran: units/l-03.service."""
@@ -268,10 +292,11 @@ def open_run(runs_dir: Path, run: str | Path | None = None, now: Now = utc_now) 
 
 
 def current_run(runs_dir: Path, run: str | Path | None = None) -> RunDirectory:
-    """As `open_run`, but without a name the run that is being worked on, if there is one."""
+    """As `open_run`, but without a name the run that is being worked on, here or on its host."""
     if run is None:
         for known in reversed(run_ids(runs_dir)):
-            if RunDirectory(runs_dir / known).lock_state().held:
+            found = RunDirectory(runs_dir / known)
+            if found.lock_state().held or found.is_away:
                 return open_run(runs_dir, known)
     return open_run(runs_dir, run)
 

@@ -11,7 +11,7 @@ from sweep.plan import Plan, latest
 from sweep.plan_document import plan_from_doc
 from sweep.results.directory import RunDirectory
 from sweep.results.events import Event
-from sweep.results.lock import LockOwner
+from sweep.results.lock import LockOwner, LockState
 from sweep.results.pace import remaining_s
 from sweep.rows import Row
 
@@ -140,8 +140,8 @@ def _launch_line(launch: LaunchStatus) -> str:
     return line + (f", {launch.failed} failed" if launch.failed else "")
 
 
-def read_status(run: RunDirectory) -> Status:
-    """How the run stands now.
+def read_status(run: RunDirectory, elsewhere: LockState | None = None) -> Status:
+    """How the run stands now. `elsewhere`: the lock of a run that works on its host.
 
     Raises:
         RunDirectoryError: not a run, of another version, or unreadable.
@@ -149,7 +149,7 @@ def read_status(run: RunDirectory) -> Status:
     document = run.plan()
     plan = plan_from_doc(document.get("plan", {}))
     # The lock first: what happens between two readings then looks like progress, not like a death.
-    lock = run.lock_state()
+    lock = elsewhere or run.lock_state()
     rows, events, at = run.rows(), run.events(), run.now()
     alive = lock.held
     launches = tuple(_launch_statuses(plan, rows))

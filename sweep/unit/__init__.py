@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sweep.unit.rendering import RenderedUnit, render
-from sweep.unit.secrets import SecretFiles, secret_files, secret_values
-from sweep.unit.templates import Templates, own_templates
+from sweep.unit.secrets import SecretFiles, secret_files, secret_value, secret_values
+from sweep.unit.templates import Templates, own_templates, packaged_templates
 from sweep.unit.text import unit_diff
 
 __all__ = [
@@ -12,8 +12,10 @@ __all__ = [
     "SecretFiles",
     "Templates",
     "own_templates",
+    "packaged_templates",
     "render",
     "secret_files",
+    "secret_value",
     "secret_values",
     "unit_diff",
 ]

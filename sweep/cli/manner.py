@@ -1,0 +1,87 @@
+"""How a run is carried out: until when, and in whose process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sweep.errors import UsageError
+
+if TYPE_CHECKING:
+    from sweep.estimate import Pace
+    from sweep.inventory import HostSpec
+    from sweep.plan import Plan
+    from sweep.until import Until
+
+HERE, ON_HOST = "here", "host"
+Command = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Manner:
+    """`until`: the moment by which production serves again; None: no such moment. `detach`: None,
+    or where the sweep goes on when its terminal is closed: in a process here or on the host."""
+
+    until: datetime | None = None
+    detach: str | None = None
+
+    def words(self) -> list[str]:
+        """The same for the tool on the host, whose clock may be in another zone."""
+        return ["--until", self.until.isoformat(timespec="seconds")] if self.until else []
+
+    def deadline(self, plan: Plan, spec: HostSpec, pace: Pace | None) -> Until | None:
+        """--until for this plan; `pace` is that of the latest run of its sweep."""
+        from sweep.until import Until
+
+        if self.until is None:
+            return None
+        return Until(self.until, plan, pace, production=bool(spec.production))
+
+
+class DetachingCommand(click.Command):
+    """Takes `--detach` alone or as `--detach=host`, never the word behind it: that is a NAME."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        words = args[: args.index("--")] if "--" in args else args
+        rest = args[len(words) :]
+        alone = [f"--detach={HERE}" if word == "--detach" else word for word in words]
+        return super().parse_args(ctx, [*alone, *rest])
+
+
+_OPTIONS = (
+    click.option(
+        "--until", metavar="07:00",
+        help="Stop in time for production to be serving again by then, on this machine's clock.",
+    ),
+    click.option(
+        "--detach", metavar="[=host]", type=click.Choice((HERE, ON_HOST)),
+        help="Go on when the terminal is closed; =host: on the GPU host, so that this machine may "
+        "sleep.",
+    ),
+)  # fmt: skip
+
+
+def manner_options(command: Command) -> Command:
+    """The options of run and resume that are about the process, not about the plan."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def manner_from(given: Mapping[str, Any]) -> Manner:
+    """The options as a value. UsageError: --until names no time to come."""
+    text = given["until"]
+    return Manner(None if text is None else _moment(text), given["detach"])
+
+
+def _moment(text: str) -> datetime:
+    from sweep.until import moment
+
+    try:
+        return moment(text, datetime.now(UTC))
+    except ValueError as error:
+        raise UsageError(f"--until {text}: {error}") from error
