@@ -22,9 +22,10 @@ from sweep.limits import MOST_TRIALS
 from sweep.spec import Count, Frozen, Port, Seconds, Spec
 
 __all__ = [
+    "NOTIFY_WORDS",
     "WORKLOADS", "Benchmark", "BuiltinBenchmark", "CommandBenchmark", "FileWorkload", "FlagValue",
-    "HostSpec", "Inventory", "ProductionCommands", "Scalar", "SecretRef", "ServerSpec", "SweepSpec",
-    "SyntheticWorkload",
+    "HostSpec", "Inventory", "NotifyEvent", "NotifySpec", "ProductionCommands", "Scalar",
+    "SecretRef", "ServerSpec", "SweepSpec", "SyntheticWorkload",
 ]  # fmt: skip
 
 Scalar = str | int | float | bool
@@ -95,6 +96,27 @@ class HostSpec(Spec):
     server: ServerSpec
 
 
+NotifyEvent = Literal["finished", "failed", "stalled", "restored"]
+# What the words of a notify command may name in braces.
+NOTIFY_WORDS = ("event", "run", "text")
+
+
+class NotifySpec(Spec):
+    """Whom to tell how a run goes (see `sweep.notify`): exactly one of `command` and `webhook`.
+
+    A webhook's URL is often a password, so it may be a reference to one. `stalled_after_s` without
+    a new stage or row is a stall: above what one start may take (health_timeout_s is 1800).
+    """
+
+    command: tuple[str, ...] = ()
+    webhook: str | SecretRef | None = None
+    events: Annotated[tuple[NotifyEvent, ...], Field(min_length=1)] = (
+        "finished", "failed", "stalled", "restored",
+    )  # fmt: skip
+    timeout_s: Seconds = 10
+    stalled_after_s: Seconds = 2700
+
+
 class SweepSpec(Spec):
     """One experiment. `steps` and `concurrency` are already expanded; `max` stays a word.
 
@@ -109,6 +131,7 @@ class SweepSpec(Spec):
     benchmark: Benchmark = BuiltinBenchmark()
     max_consecutive_failures: Count = 3
     params: Frozen[tuple[FlagValue, ...]] = Field(default_factory=dict)
+    notify: tuple[NotifySpec, ...] = ()
 
 
 class Inventory(Spec):

@@ -12,7 +12,9 @@ from sweep.inventory_file.forms import (
     parse_workload,
 )
 from sweep.inventory_file.loading import load_inventory
+from sweep.inventory_file.notify import is_url
 
 __all__ = [
+    "is_url",
     "load_inventory", "parse_concurrency", "parse_setting", "parse_steps", "parse_workload",
 ]  # fmt: skip

@@ -26,6 +26,7 @@ from sweep.inventory_file.forms import (
     parse_concurrency,
     parse_steps,
 )
+from sweep.inventory_file.notify import read_notify
 from sweep.inventory_file.report import Report
 from sweep.inventory_file.server_rules import control_problem
 from sweep.inventory_file.shapes import build, flag_values, kind_of, mapping
@@ -59,6 +60,8 @@ def read_sweep(
         values["concurrency"] = _concurrency(report, (*path, "concurrency"), values["concurrency"])
     if "params" in values:
         values["params"] = _params(report, (*path, "params"), values["params"])
+    if "notify" in values:
+        values["notify"] = read_notify(report, (*path, "notify"), values["notify"])
     if "benchmark" in values:
         values["benchmark"] = _benchmark(report, (*path, "benchmark"), values["benchmark"])
     host = values.get("host")

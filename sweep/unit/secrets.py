@@ -46,6 +46,11 @@ def secret_values(server: ServerSpec, environ: Mapping[str, str] | None = None) 
     }
 
 
+def secret_value(ref: SecretRef, path: str) -> str:
+    """One secret, read now. Raises InventoryError, which names `path`, when it cannot be."""
+    return _read(ref, path, os.environ)
+
+
 def secret_files(server: ServerSpec, environ: Mapping[str, str] | None = None) -> SecretFiles:
     """Both files' bytes. Raises InventoryError like `secret_values`.
 

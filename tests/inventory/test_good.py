@@ -14,6 +14,7 @@ from sweep.inventory import (
     HostSpec,
     Inventory,
     ProductionCommands,
+    SecretRef,
 )
 from sweep.inventory_file import load_inventory
 from tests.inventory.cases import base_text
@@ -264,3 +265,19 @@ def test_an_inventory_cannot_be_changed() -> None:
             frozen["x"] = 1  # type: ignore[index]
     assert Inventory.model_validate(inventory.model_dump()) == inventory
     assert Inventory.model_validate_json(inventory.model_dump_json()) == inventory
+
+
+def test_one_endpoint_or_several_are_notified(tmp_path: Path) -> None:
+    one = "steps: 1..3\n    notify: {command: [notify-send, '{event}', '{text}'], events: [failed]}"
+    several = (
+        "steps: 1..3\n    notify:\n"
+        "      - webhook: https://hooks.example.net/abc\n"
+        "      - {webhook: {env: HOOK}, timeout_s: 3, stalled_after_s: 60}"
+    )
+    (spec,) = loaded(base_text().replace("steps: 1..3", one), tmp_path).sweeps["night"].notify
+    assert (spec.command[1], spec.events) == ("{event}", ("failed",))
+    night = loaded(base_text().replace("steps: 1..3", several), tmp_path).sweeps["night"]
+    first, second = night.notify
+    assert first.events == ("finished", "failed", "stalled", "restored")
+    assert second.webhook == SecretRef(env="HOOK")
+    assert (second.timeout_s, second.stalled_after_s) == (3, 60)
