@@ -46,13 +46,12 @@ class Here:
         (path,) = (self.host.machine.root / NIGHT / "runs").glob("*/results.csv")
         return pd.read_csv(path)
 
-    def kill_when(self, stage: str) -> None:
-        """Start a run there, and kill it when it has reached the stage."""
+    def start(self) -> None:
+        """Start a run there, and wait until it measures."""
         self.host.sh(
-            f"({CALL} run short >/dev/null 2>&1 & echo $! >/{NIGHT}/pid)\n"
-            f'n=0; until grep -qs \'"stage":"{stage}"\' /{NIGHT}/runs/*/events.jsonl || '
+            f"({CALL} run short >/dev/null 2>&1 &)\n"
+            f'n=0; until grep -qs \'"stage":"measure"\' /{NIGHT}/runs/*/events.jsonl || '
             "[ $n = 300 ]; do sleep 0.1; n=$((n + 1)); done\n"
-            f"pkill -KILL -f '[-]m sweep run short'\n"
         )
 
 
@@ -95,7 +94,8 @@ def test_check_and_run(here: Callable[[str], Here], user: str) -> None:
 
 def test_resume_and_restore_after_a_kill(here: Callable[[str], Here]) -> None:
     place = here("root")
-    place.kill_when("measure")
+    place.start()
+    place.host.sh("pkill -KILL -f '[-]m sweep run short'")
     assert not place.host.serves()
     restored = place.sweep("restore gpu")
     assert restored.returncode == 0, restored.stderr
@@ -111,11 +111,7 @@ def test_resume_and_restore_after_a_kill(here: Callable[[str], Here]) -> None:
 
 def test_another_sweep_is_refused_by_name(here: Callable[[str], Here]) -> None:
     place = here("root")
-    place.kill_when("measure")
-    place.host.sh(
-        f"({CALL} resume >/dev/null 2>&1 &) ; n=0\n"
-        "until [ -e /run/sweep/lock ] || [ $n = 100 ]; do sleep 0.1; n=$((n + 1)); done"
-    )
+    place.start()
     refused = place.sweep("run short")
     assert refused.returncode == 5, refused.stderr
     assert "taken by run short-" in refused.stderr
