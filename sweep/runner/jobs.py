@@ -13,7 +13,11 @@ from typing import Protocol
 
 from sweep.bench.backends import JobSpec, TrialContext
 from sweep.errors import LaunchError
+from sweep.results.files import require_room, translated
 from sweep.systemd import Job, JobState, Left, Systemd, UnitState
+
+# More than any result of a client: with less free it may not have been written.
+RESULT_BYTES = 1 << 20
 
 
 class Client(Protocol):
@@ -133,10 +137,11 @@ class LocalClient:
     def __init__(self, systemd: Systemd, job: JobSpec) -> None:
         self._systemd = systemd
         self._progress = job.progress
-        self._folder = tempfile.TemporaryDirectory(prefix="sweep-bench-")
-        for name, content in job.files.items():
-            self._path(name).touch(mode=0o600)
-            self._path(name).write_bytes(content)
+        with translated(Path(tempfile.gettempdir()), "put the benchmark client in"):
+            self._folder = tempfile.TemporaryDirectory(prefix="sweep-bench-")
+            for name, content in job.files.items():
+                self._path(name).touch(mode=0o600)
+                self._path(name).write_bytes(content)
         # A group of its own: a Ctrl-C on the terminal is for the sweep, which ends the client.
         self._process = subprocess.Popen(
             job.argv,
@@ -150,6 +155,10 @@ class LocalClient:
     def _path(self, name: str) -> Path:
         return Path(self._folder.name) / name
 
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
+
     def poll(self) -> tuple[UnitState, JobState]:
         status = self._process.poll()
         return self._systemd.poll(), JobState(status is None, status, self._said())
@@ -159,7 +168,11 @@ class LocalClient:
         return path.read_text(errors="replace").strip() if path and path.exists() else ""
 
     def outputs(self, names: tuple[str, ...]) -> dict[str, bytes]:
-        return {name: self._path(name).read_bytes() for name in names if self._path(name).exists()}
+        found = {name: self._path(name).read_bytes() for name in names if self._path(name).exists()}
+        if len(found) < len(names):
+            # It may be that it could not be written: that is no trouble of the server's.
+            require_room(Path(self._folder.name), RESULT_BYTES)
+        return found
 
     def end(self) -> None:
         if self._process.poll() is None:
