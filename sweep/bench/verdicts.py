@@ -33,8 +33,10 @@ EMPTY_PLACES_LIMIT = 0.05
 # A kernel that is compiled stops every request at once, for much longer than any step takes, and
 # once: later on there is nothing like it.
 COLD_SILENCE_S, COLD_STEPS, COLD_LATER = 0.5, 10, 3
-# Between the halves of a trial; five times what a quiet server differs by.
+# Between the halves of a trial.
 UNSTABLE_LIMIT = 0.10
+# What takes less time is begin and end alone.
+LEAST_SPAN_S = 2.0
 # Without verify counts, texts that are drafted better or worse look like a change of speed.
 LEAST_UNCOUNTED = 16
 LEAST_ANSWERS = 4
@@ -73,7 +75,7 @@ def capped(evidence: Evidence) -> str | None:
     """More work at a time than the server takes: by its own numbers, or by its queue."""
     c, admitted, seen = evidence.concurrency, evidence.admitted, evidence.activity
     most = seen.most_waiting if seen is not None else None
-    waited = seen is not None and seen.always_waiting
+    waited = seen is not None and seen.always_waiting and not _is_brief(evidence)
     told = "" if most is None else f"; its queue held up to {most}"
     if admitted is not None and c > admitted:
         return f"{c} requests at a time, the server admits {admitted}{told}"
@@ -83,6 +85,15 @@ def capped(evidence: Evidence) -> str | None:
     if waited:
         return f"requests waited in the server's queue for most of the trial, up to {most}"
     return None
+
+
+def _is_brief(evidence: Evidence) -> bool:
+    """Over within two seconds: all that is seen may be how it began and ended."""
+    sent = sent_ones(evidence.requests)
+    if not sent:
+        return False
+    begin, end = min(one["sent"] for one in sent), max(one["end"] for one in sent)
+    return bool(end - begin < LEAST_SPAN_S * 1e6)
 
 
 def _kv_need(evidence: Evidence) -> int:
@@ -177,7 +188,7 @@ def unstable(evidence: Evidence) -> str | None:
     nor the tail change it.
     """
     counted = evidence.steps == 0 or all(request["verify"] for request in evidence.good)
-    if len(evidence.good) < (LEAST_ANSWERS if counted else LEAST_UNCOUNTED):
+    if len(evidence.good) < (LEAST_ANSWERS if counted else LEAST_UNCOUNTED) or _is_brief(evidence):
         return None
     sent = sent_ones(evidence.requests)
     spans = full_spans(sent, evidence.concurrency)

@@ -83,11 +83,14 @@ def _request(service: Service, body: dict[str, Any], shape: Shape) -> Request:
         prompt, tokens = prompt_of(body.get("messages") or [])
     else:
         given = body.get("prompt")
-        if not isinstance(given, str):
-            raise Invalid("prompt: Field required")
-        if not given:
+        if not given and isinstance(given, str | list):
             raise BadRequest("Prompt cannot be empty")
-        prompt, tokens = given, count_tokens(given)
+        if isinstance(given, list) and all(isinstance(one, int) for one in given):
+            prompt, tokens = " ".join(map(str, given)), len(given)
+        elif isinstance(given, str):
+            prompt, tokens = given, count_tokens(given)
+        else:
+            raise Invalid("prompt: Field required")
     wanted = body.get("max_completion_tokens") or body.get("max_tokens")
     if wanted is None and not shape.chat:
         wanted = 16

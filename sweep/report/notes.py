@@ -9,22 +9,10 @@ import pandas as pd
 
 from sweep.report.data import Source
 from sweep.report.summary import Group, Load, percent
+from sweep.verdicts import FLAG_MEANINGS
 
 # What each word in the column `flags` means for whoever reads the number.
-FLAG_TEXTS = {
-    "capped": "more requests at a time than the server admits: queueing was measured as well",
-    "client_limited": "the benchmark client was at its limit: the server may be faster",
-    "short_output": "answers were shorter than asked, so points are not quite comparable",
-    "retracted": "the server ran out of KV memory and threw requests back",
-    "cold": "something was compiled during the measurement",
-    "unstable": "throughput changed during the trial",
-    "drift": "the same point measured again came out different",
-    "throttled": "the GPU lowered its clocks",
-    "foreign_requests": "somebody else's requests reached the server under test",
-    "journal_incomplete": "capacity is from the server alone: the journal lacked its line",
-    "no_acceptance_data": "the server gave no acceptance length",
-    "simulated": "a simulated server: the numbers are made up",
-}
+FLAG_TEXTS = FLAG_MEANINGS
 # Repeats that settle a comparison, when there were none.
 WANTED_TRIALS = 3
 

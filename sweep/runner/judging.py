@@ -20,14 +20,17 @@ def in_full_light(
     journal, gap = journal_of(session, trial, measurement)
     if gap:
         measurement = replace(measurement, flags=measurement.flags | {"journal_incomplete"})
-    measurement = judged(trial, measurement, journal, samples)
+    measurement, found = judged(trial, measurement, journal, samples)
+    for flag, text in found.items():
+        where = f"{trial.launch.id} C={trial.concurrency} trial {trial.due.trial}"
+        session.sweep.run.log(f"{where}: {flag}: {text}")
     return with_foreign(session, trial, measurement, journal)
 
 
 def judged(
     trial: Trial, measurement: Measurement, journal: bytes, samples: bytes | None
-) -> Measurement:
-    """The measurement with its flags, and what was seen for each in `evidence.verdicts`.
+) -> tuple[Measurement, dict[str, str]]:
+    """The measurement with its flags; what was seen for each, which its evidence keeps as well.
 
     `journal` is what the server printed while it was measured, `samples` what nvidia-smi said.
     Acceptance that the client could not tell is taken from the journal's decode lines.
@@ -55,9 +58,10 @@ def judged(
     )
     if notes is not None:
         result["gpus"] = notes.as_json()
-    return replace(
+    whole = replace(
         measurement,
         values={**measurement.values, **(notes.columns() if notes else {})},
         flags=(measurement.flags - RULES.keys()) | found.keys(),
         evidence={**result, "verdicts": found},
     )
+    return whole, found

@@ -15,6 +15,7 @@ from sweep.sglang.lines import plain, record_at
 
 # Fewer lines than this say nothing about a queue.
 LEAST_LINES = 4
+LEAST_SHARE = 0.1
 _RETRACTED = re.compile(rb"#retracted_reqs: (\d{1,9})")
 _COMPILED = re.compile(
     rb"Entering DeepGEMM JIT|DeepGEMM JIT Compiling|Loading JIT ops|"
@@ -40,9 +41,14 @@ class Activity:
 
     @property
     def always_waiting(self) -> bool:
-        """Whether requests waited for most of the time, not only while others came in."""
+        """Whether requests waited most of the time, a tenth of those there on average.
+
+        One that has just come in waits for the end of a step, too.
+        """
         queues = self._queues()
-        return len(queues) >= LEAST_LINES and 2 * sum(map(bool, queues)) >= len(queues)
+        there = sum(queues) + sum(line.running or 0 for line in self.decode)
+        often = len(queues) >= LEAST_LINES and 2 * sum(map(bool, queues)) >= len(queues)
+        return often and sum(queues) >= LEAST_SHARE * there
 
     @property
     def accept_length(self) -> float | None:

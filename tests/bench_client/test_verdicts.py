@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from sweep.bench.gpus import GpuNotes
@@ -51,6 +53,9 @@ def test_every_flag_has_one_sentence_and_every_rule_a_flag():
     assert tuple(FLAG_MEANINGS) == FLAGS
     assert RULES.keys() <= FLAG_MEANINGS.keys()
     assert all(text.strip(". ") == text for text in FLAG_MEANINGS.values())
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    for flag, text in FLAG_MEANINGS.items():
+        assert f"| `{flag}` | {text} |" in readme
 
 
 def _fewer_tokens() -> tuple[dict, ...]:

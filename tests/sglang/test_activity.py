@@ -43,6 +43,7 @@ def test_queues():
     assert seen(*[decode(queue=n) for n in (0, 3, 5, 0)]).most_waiting == 5
     assert seen(*[decode(queue=n) for n in (0, 3, 5, 0)]).always_waiting
     assert not seen(*[decode(queue=n) for n in (0, 3, 0, 0)]).always_waiting
+    assert not seen(*[decode(queue=1, running=30)] * 8).always_waiting
     assert seen(decode(queue=5)).most_waiting is None
 
 
