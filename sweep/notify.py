@@ -27,7 +27,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from sweep import __version__
 from sweep.errors import InventoryError, SweepError
 from sweep.inventory import NOTIFY_WORDS, NotifyEvent, NotifySpec
 from sweep.inventory_file import is_url
@@ -225,7 +224,7 @@ def _post(spec: NotifySpec, body: Mapping[str, object]) -> None:
     request = urllib.request.Request(  # noqa: S310 - http and https alone, see above
         url,
         data=json.dumps(body).encode(),
-        headers={"Content-Type": "application/json", "User-Agent": f"sweep/{__version__}"},
+        headers={"Content-Type": "application/json", "User-Agent": "sweep"},
     )
     try:
         with urllib.request.urlopen(request, timeout=spec.timeout_s):  # noqa: S310

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 import click
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 
 from sweep.plan import Plan, latest
@@ -86,13 +86,18 @@ def closing_lines(run: RunDirectory, plan: Plan, rows: Sequence[Row]) -> Iterato
 def print_closing(run: RunDirectory, plan: Plan, *, color: bool) -> None:
     """The table to stdout, everything else to stderr. A pipe that was closed ends nothing."""
     rows = run.rows()
-    out = Console(no_color=not color, highlight=False, width=WIDTH)
-    # Captured: rich ends the process when it meets a closed pipe.
-    with out.capture() as table:
-        out.print(result_table(plan, rows))
-    say(table.get(), err=False)
+    print_to_stdout(result_table(plan, rows), color=color)
     for line in closing_lines(run, plan, rows):
         say(line + "\n", err=True)
+
+
+def print_to_stdout(what: RenderableType, *, color: bool) -> None:
+    """Anything that rich shows. A pipe that was closed ends nothing."""
+    out = Console(no_color=not color, highlight=False, width=WIDTH)
+    # Captured: rich ends the process when it meets a closed pipe.
+    with out.capture() as text:
+        out.print(what)
+    say(text.get(), err=False)
 
 
 def say(text: str, *, err: bool) -> None:

@@ -97,12 +97,20 @@ def load_results(inputs: Sequence[Path]) -> Results:
         sources.append(source)
         frames.append(frame)
         events.append(happened)
-    attempts = pd.concat([frame for frame in frames if len(frame)] or [_typed(pd.DataFrame())])
+    attempts = pd.concat([frame for frame in frames if len(frame)] or [_no_trials()])
     attempts = attempts.reset_index(drop=True)
     happened = pd.concat([one for one in events if len(one)] or [_event_frame("", ())])
     return Results(
         tuple(sources), attempts, latest_attempts(attempts), happened.reset_index(drop=True)
     )
+
+
+def _no_trials() -> pd.DataFrame:
+    """The frame of inputs that hold no row yet."""
+    empty = _typed(pd.DataFrame())
+    for place, name in enumerate(("source", "load")):
+        empty.insert(place, name, pd.Series(dtype="string"))
+    return empty
 
 
 def latest_attempts(attempts: pd.DataFrame) -> pd.DataFrame:
@@ -114,7 +122,8 @@ def latest_attempts(attempts: pd.DataFrame) -> pd.DataFrame:
 
 def _free_id(path: Path, taken: Iterable[Source]) -> str:
     path = path.resolve()
-    name = path.parent.name if path.name == "results.csv" else path.stem or path.name
+    name = path.parent.name if path.name == "results.csv" else path.name
+    name = name.removesuffix(".csv")
     known = {source.id for source in taken}
     number = 2
     found = name

@@ -1,0 +1,122 @@
+"""From a run to the files of a report."""
+
+from __future__ import annotations
+
+import re
+import struct
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from sweep.errors import RunDirectoryError
+from sweep.report.making import Report, make_report
+from tests.report.nights import make_night
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture(scope="module")
+def night(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    failed = {3: ("cuda_oom", "CUDA out of memory. <b>2 GiB</b>")}
+    run = make_night(tmp_path_factory.mktemp("runs"), range(5), (1, 4, 64), 2, failed)
+    return make_report([run.path])
+
+
+def test_every_plot_is_there_as_png_and_svg(night: Report) -> None:
+    names = {name.rpartition(".")[0] for name in night.files if name.endswith(".png")}
+    assert names == {
+        "gain", "throughput-by-steps", "throughput-by-concurrency", "interactivity", "acceptance",
+        "capacity", "ttft", "itl", "timeline",
+    }  # fmt: skip
+    for name in names:
+        png = night.files[f"{name}.png"]
+        width, height = struct.unpack(">II", png[16:24])
+        assert png.startswith(b"\x89PNG")
+        assert width > 300
+        assert height > 200
+        root = ET.fromstring(night.files[f"{name}.svg"])
+        assert root.tag == f"{SVG}svg"
+        assert root.findtext(f"{SVG}title")
+
+
+def test_the_same_results_make_the_same_files(night: Report) -> None:
+    again = make_report([night.results.sources[0].path])
+    assert again.files == night.files
+
+
+def test_the_page_begins_with_the_answer(night: Report) -> None:
+    page = night.files["report.html"].decode()
+    ids = re.findall(r'<section id="([a-z-]+)"', page)
+    assert ids == ["answer", "why", "numbers", "plots", "night", "failures", "flags", "conditions"]
+    answers = re.findall(r'class="steps" style="color: var\((--steps-\d)\)">(\d)<', page)
+    assert [int(steps) for _, steps in answers] == [4, 4, 2]
+    assert all(name == f"--steps-{steps}" for name, steps in answers)
+
+
+def test_the_page_and_the_markdown_say_the_same(night: Report) -> None:
+    page, text = (night.files[f"report.{kind}"].decode() for kind in ("html", "md"))
+    plain = re.sub(r"\\(.)", r"\1", text)
+    for said in ("cuda_oom", "capped", "4x Made Up 6000", "0.5.23", "24 trials ok, 6 failed"):
+        assert said in page
+        assert said in plain
+    assert "CUDA out of memory. &lt;b&gt;2 GiB&lt;/b&gt;" in page
+    assert "CUDA out of memory. <b>2 GiB</b>" in plain
+    for name in re.findall(r"\]\(([a-z-]+\.png)\)", text):
+        assert name in night.files
+
+
+def test_what_failed_is_crossed_with_its_reason_and_what_queued_is_hollow(night: Report) -> None:
+    panel = night.files["throughput-by-steps.svg"].decode()
+    assert panel.count(">cuda_oom<") == 3, "one in each panel"
+    page = night.files["report.html"].decode()
+    hollow = re.findall(r"fill: var\(--surface\); stroke: var\(--steps-(\d)\)", page)
+    assert set(hollow) == {"0", "1", "2", "4"}, "at C=64 every point ran more than is admitted"
+
+
+def test_a_color_of_the_page_is_never_a_number(night: Report) -> None:
+    """Dark and light are the style sheet's: a colour left in a figure would be wrong in one."""
+    body = night.files["report.html"].decode().partition("</style>")[2]
+    assert re.findall(r"#[0-9a-f]{6}\b", body) == []
+
+
+def test_a_plot_without_data_is_left_out_with_a_sentence(tmp_path: Path) -> None:
+    table = tmp_path / "by-hand.csv"
+    table.write_text("steps,concurrency,agg_tok_s\n1,1,100\n2,1,140\n")
+    report = make_report([table])
+    plots = {name for name in report.files if name.endswith(".svg")}
+    assert plots == {"gain.svg", "throughput-by-steps.svg"}
+    page = report.files["report.html"].decode()
+    for said in (
+        "Throughput over concurrency is left out: no steps value was measured at more than one",
+        "Acceptance is left out: no row has an acceptance length.",
+        "Capacity is left out: no row says what the server admits.",
+        "Time to first token is left out: no row has ttft_ms_p50.",
+        "Timeline is left out: no row says when it was measured.",
+    ):
+        assert said in page
+
+
+def test_nothing_measured_is_a_report_too(tmp_path: Path) -> None:
+    report = make_report([make_night(tmp_path, (), ()).path])
+    assert "No trial has been measured yet" in report.files["report.html"].decode()
+    assert set(report.files) == {"report.html", "report.md"}
+
+
+def test_several_inputs_are_told_apart(tmp_path: Path) -> None:
+    runs = [make_night(tmp_path / name, range(3), (1,)).path for name in ("a", "b")]
+    report = make_report(runs)
+    page = report.files["report.html"].decode()
+    assert 'id="answer-1"' in page
+    assert 'id="answer-2"' in page
+    assert {"gain-1.svg", "gain-2.svg", "timeline-1.svg", "timeline-2.svg"} <= set(report.files)
+
+
+def test_files_are_written_whole_or_the_reason_is_said(night: Report, tmp_path: Path) -> None:
+    written = night.write(tmp_path / "new" / "place")
+    assert written[0].name == "report.html"
+    assert {path.name for path in written} == set(night.files)
+    assert not list((tmp_path / "new" / "place").glob(".*"))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunDirectoryError, match="cannot make"):
+        night.write(tmp_path / "file" / "place")
