@@ -9,7 +9,7 @@ from sweep.host import Host
 from sweep.inventory import HostSpec
 from sweep.systemd.lock import read_lock, why_dead
 from sweep.systemd.owner import Owner
-from sweep.systemd.paths import Paths
+from sweep.systemd.paths import Homes, Paths
 from sweep.systemd.production import read_record
 from sweep.systemd.site import Site, quote, text
 
@@ -32,10 +32,16 @@ class HostRun:
 
 
 def runs(site: Site, *, restored: bool) -> list[str]:
-    """Runs with a record on this host, this one among them."""
+    """Runs with a record on this host, this one among them; also those from before a reboot."""
+    state, kept = quote(site.paths.state), quote(site.paths.kept_root)
     answer = site.run(f"""
-for run in {quote(site.paths.state)}/*/; do
+for run in {state}/*/; do
   [ -e "$run/record.json" ] && [ {"-e" if restored else "! -e"} "$run/restored" ] && basename "$run"
+done
+for run in {":" if restored else f"{kept}/*/"}; do
+  [ -e "$run/record.json" ] || continue
+  name=$(basename "$run")
+  [ -e {state}/"$name"/record.json ] || echo "$name"
 done
 :""")  # fmt: skip
     return text(answer.stdout).split()
@@ -44,7 +50,8 @@ done
 def runs_on(host: Host, spec: HostSpec, clock: Clock) -> tuple[HostRun, ...]:
     """Every run that left something on the host, with who holds the host. Changes nothing."""
     # Any run will do to find the others: their places differ by the name alone.
-    paths = Paths(host.root, spec.scope, int(host.run("id -u").text), "r", spec.unit)
+    uid, homes = host.run(f"id -u; {Homes.ASK}").text.split("\n", maxsplit=1)
+    paths = Paths(host.root, spec.scope, int(uid), "r", spec.unit, Homes.parse(homes))
     site = Site(host, spec, clock, paths)
     boot_id = site.run(site.boot_id).text.strip()
     found = read_lock(site)

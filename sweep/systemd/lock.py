@@ -21,6 +21,8 @@ from sweep.systemd.site import Site, properties, quote, text
 # Between taking the lock and arming the timer lie a few scripts: so long nobody doubts the owner.
 YOUNG_MIN = 2
 ACTIVE = ("active", "activating", "reloading")
+# Production that is small is soon up again; whoever comes meanwhile need not come again.
+_RESTORE_WAIT_S, _RESTORE_INTERVAL_S = 60.0, 0.5
 
 
 @dataclass(frozen=True)
@@ -100,13 +102,14 @@ def release(site: Site) -> None:
 def take_lock(site: Site, mine: Lock) -> tuple[Lock, str | None]:
     """Lock the host for this run: the lock that stands, and why a former owner is held for dead.
 
-    Taking the lock twice is fine. Raises HostRefused naming an owner that may be alive, or while
-    the host is being restored.
+    Taking the lock twice is fine. A host that is being restored is waited for, for a minute.
+    Raises HostRefused naming an owner that may be alive, or when the restore takes longer.
     """
-    found = _place(site, mine)
+    found = _when_restored(site, mine)
     if found is None:
         return mine, None
-    if found.lock.run_id == mine.run_id and found.lock.owner.is_same_process(mine.owner):
+    same = (found.lock.run_id, found.lock.host_boot_id) == (mine.run_id, mine.host_boot_id)
+    if same and found.lock.owner.is_same_process(mine.owner):
         return found.lock, None
     reason = why_dead(found, mine.owner, mine.host_boot_id)
     owner = found.lock.owner
@@ -129,7 +132,17 @@ def take_lock(site: Site, mine: Lock) -> tuple[Lock, str | None]:
 def read_lock(site: Site) -> Found | None:
     """The lock that stands on this host, whoever's it is."""
     content = site.host.read(site.paths.lock)
-    return _look(site, content) if content else None
+    return None if content is None else _look(site, content)
+
+
+def _when_restored(site: Site, mine: Lock) -> Found | None:
+    """As `_place`, once nobody gives the host back any more; if that takes long, while they do."""
+    until = site.clock.monotonic() + _RESTORE_WAIT_S
+    while True:
+        found = _place(site, mine)
+        if found is None or not found.restoring or site.clock.monotonic() >= until:
+            return found
+        site.clock.sleep(_RESTORE_INTERVAL_S)
 
 
 def _place(site: Site, mine: Lock) -> Found | None:
@@ -141,7 +154,7 @@ umask 022
 mkdir -p {quote(paths.state)} && rm -f {new} && cat > {new} || exit
 if ln {new} {lock} 2>/dev/null || cmp -s {new} {lock}
 then echo @@mine
-else echo @@lock; cat {lock}
+else echo @@lock; cat {lock}; [ -s {lock} ] || [ ! -e {lock} ] || echo '(empty)'
 fi
 rm -f {new}
 """
@@ -160,8 +173,9 @@ def _look(site: Site, content: bytes) -> Found:
         theirs = site.paths.of_run(lock.run_id)
     except ValueError as error:
         raise HostRefused(
-            f"{site.host.name}: {site.paths.lock} is not a lock of this version ({error}); "
-            "make sure no sweep runs there and remove it"
+            f"{site.host.name}: {site.paths.lock} is damaged, or of another version of this tool "
+            f"({error}); when no sweep has the host (`{site.systemctl} list-timers 'sweep-*'` "
+            f"there is empty), remove it: rm {site.paths.lock}"
         ) from error
     seen = site.ask("look at the lock's owner", _owner_script(site, theirs))
     return Found(

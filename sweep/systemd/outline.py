@@ -19,8 +19,12 @@ def outline(spec: HostSpec, run_id: str) -> Iterator[str]:
     runtime = "/run/user/UID" if user else "/run"
     state, work = f"{runtime}/sweep/{run_id}", f"/var/tmp/sweep-UID/{run_id}"  # noqa: S108
     timer = f"sweep-restore-{run_id}"
+    kept, units = f"/var/lib/sweep/{run_id}", "/etc/systemd/system"
+    if user:
+        kept, units = f"~/.local/state/sweep/{run_id}", "~/.config/systemd/user"
     yield "once, at the start"
     yield f"  lock {runtime}/sweep/lock; write what production is to {state}/record.json"
+    yield f"  the same, for a reboot, to {kept}; write {units}/sweep-boot-{run_id}.service"
     yield (
         f"  systemd-run{user} --unit={timer} --on-active={spec.deadman_s:g}s "
         f"/bin/sh {state}/restore.sh   (renewed while the sweep lives)"
@@ -37,7 +41,7 @@ def outline(spec: HostSpec, run_id: str) -> Iterator[str]:
     yield "at the end, in any case"
     yield f"  systemd-run{user} --unit={timer} /bin/sh {state}/restore.sh"
     yield from (f"  {command}" for command in _start_production(spec, systemctl))
-    yield f"  rm -r {state} {work}; rm {runtime}/sweep/lock {runtime}/systemd/{scope}/{unit}"
+    yield f"  rm -r {state} {kept} {work}; rm {runtime}/sweep/lock {runtime}/systemd/{scope}/{unit}"
 
 
 def _stop_production(spec: HostSpec, systemctl: str) -> Iterator[str]:

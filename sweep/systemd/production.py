@@ -1,4 +1,4 @@
-"""What served on the host before us: found, written down there, and the script that starts it.
+"""What served on the host before us: found, and written down there.
 
 The record lies on the host, so that the host can put production back when we cannot.
 """
@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sweep.errors import HostRefused
 from sweep.inventory import ProductionCommands
-from sweep.systemd.lock import ACTIVE, holds
+from sweep.systemd.lock import ACTIVE
 from sweep.systemd.paths import Paths
-from sweep.systemd.site import KNOW_HOME, Site, blocks, names, quote
+from sweep.systemd.site import Site, blocks, names, quote
 
 # Stopping a unit stops whatever names it in one of these, directly or through others.
 _STOP_WITH_IT = ("RequiredBy", "RequisiteOf", "BoundBy", "ConsistsOf", "PropagatesStopTo")
-# The restore unit's own time to get a production unit up again that fails to start.
-_ATTEMPTS, _BETWEEN_ATTEMPTS_S = 3, 5
+# Starting what names a unit in one of these starts that unit, too. UpheldBy: since systemd 249.
+_PULL_IN = ("WantedBy", "RequiredBy", "BoundBy", "UpheldBy")
 
 
 @dataclass(frozen=True)
@@ -78,12 +78,17 @@ class Record:
 
 @dataclass(frozen=True)
 class Seen:
-    """A unit of production, or one that stops with it. `triggers` can start it at any time."""
+    """A unit of production, or one that stops with it.
+
+    triggers   active timers, sockets, paths that can start it at any time, or what pulls it in
+    upheld_by  active units that have systemd start it again as soon as it is stopped
+    """
 
     name: str
     active: bool
     exists: bool
-    triggers: tuple[str, ...]
+    triggers: tuple[str, ...] = ()
+    upheld_by: tuple[str, ...] = ()
 
 
 def look(site: Site, units: Sequence[str]) -> list[Seen]:
@@ -91,21 +96,46 @@ def look(site: Site, units: Sequence[str]) -> list[Seen]:
     if not units:
         return []
     answer = site.ask("look at production", _look_script(site, units))
+    shown = blocks(answer.get("units"))
+    around = {
+        block["Id"]: block
+        for section in ("triggers", "around")
+        for block in blocks(answer.get(section))
+    }
+    active = {name for name, block in around.items() if block.get("ActiveState") in ACTIVE}
+    walked = {block["Id"] for block in shown}
     return [
         Seen(
             name=block["Id"],
             active=block.get("ActiveState") in ACTIVE,
             exists=block.get("LoadState") != "not-found",
-            triggers=names(block.get("TriggeredBy", "")),
+            triggers=tuple(name for name in _triggers(block, around) if name in active),
+            upheld_by=tuple(
+                name for name in names(block.get("UpheldBy", "")) if name in active - walked
+            ),
         )
-        for block in blocks(answer.get("units"))
+        for block in shown
     ]
 
 
+def _triggers(shown: Mapping[str, str], around: Mapping[str, Mapping[str, str]]) -> tuple[str, ...]:
+    """What triggers a unit, or a unit whose start pulls it in."""
+    pulling = [name for relation in _PULL_IN for name in names(shown.get(relation, ""))]
+    triggered = [shown, *(around[name] for name in pulling if name in around)]
+    return _once(name for one in triggered for name in names(one.get("TriggeredBy", "")))
+
+
 def require_production(site: Site, seen: Iterable[Seen]) -> None:
-    """Raise HostRefused for a production unit that is not there: the real one would go on."""
+    """Raise HostRefused for a unit that is not there (the real one would go on), or cannot be kept
+    stopped."""
     wanted = site.spec.production
     for one in seen:
+        if one.active and one.upheld_by:
+            raise HostRefused(
+                f"{site.host.name}: {', '.join(one.upheld_by)} upholds {one.name}: systemd would "
+                "start it again as soon as it is stopped; name that unit in hosts.*.production, "
+                "too, or remove its Upholds= (UpheldBy=)"
+            )
         if not one.exists and not isinstance(wanted, ProductionCommands) and one.name in wanted:
             raise HostRefused(
                 f"{site.host.name}: production unit {one.name} does not exist there "
@@ -118,12 +148,12 @@ def production_units(site: Site) -> tuple[str, ...]:
     return () if isinstance(production, ProductionCommands) else production
 
 
-def runs_by_command(site: Site) -> bool:
-    """Does the inventory's own `check` say that production runs?"""
+def runs_by_command(site: Site, *, limit_s: float = 60.0) -> bool:
+    """Does the inventory's own `check` say that production runs? Not when it takes too long."""
     production = site.spec.production
     if not isinstance(production, ProductionCommands):
         return False
-    return site.run(command(production.check), timeout_s=60).ok
+    return site.run(command(production.check), timeout_s=limit_s).ok
 
 
 def command(words: str) -> str:
@@ -132,13 +162,18 @@ def command(words: str) -> str:
 
 
 def _look_script(site: Site, units: Sequence[str]) -> str:
-    wanted = " ".join(f"-p {name}" for name in _STOP_WITH_IT)
+    wanted = " ".join(f"-p {name}" for name in dict.fromkeys((*_STOP_WITH_IT, *_PULL_IN)))
     follow = " ".join(f"-e 's/^{name}=//p'" for name in _STOP_WITH_IT)
     # As `names` in site.py: systemctl quotes names with a backslash in its lists.
     unquote = r"""-e 's/"//g' -e 's/\\\\/\\/g'"""
+    around = " ".join(f"-e 's/^{name}=//p'" for name in (*_PULL_IN, "TriggeredBy"))
     return f"""
 set -f
-seen=' '
+listed() {{
+  text=$1; shift
+  printf '%s\\n' "$text" | sed -n "$@" | sed {unquote}
+}}
+seen=' ' all=
 echo @@units
 set -- {quote(*units)}
 while [ $# -gt 0 ]; do
@@ -149,99 +184,19 @@ while [ $# -gt 0 ]; do
     shown=$({site.systemctl} show -p Id -p LoadState -p ActiveState -p TriggeredBy {wanted} \\
       -- "$unit")
     printf '%s\\n\\n' "$shown"
-    next="$next $(printf '%s\\n' "$shown" | sed -n {follow} |
-      sed {unquote})"
+    all="$all
+$shown"
+    next="$next $(listed "$shown" {follow})"
   done
   set -- $next
 done
-"""
-
-
-def restore_script(site: Site, record: Record) -> bytes:
-    """restore.sh: ours away, exactly the recorded set started. Safe to run again, at any time.
-
-    With the argument `keep-down` it only takes ours away: another sweep has taken the debt over.
-    """
-    paths = site.paths
-    systemctl = site.systemctl
-    run = quote(paths.run)
-    return f"""#!/bin/sh
-# Written by sweep for run {paths.run_id}: stops what it runs here, starts what it found running.
-# Needs sh and systemd. By hand, any time, more than once:  sh {paths.restore_script}
-say() {{ echo "sweep {paths.run_id}: $*"; }}
-why=$(cat {run}/why 2>/dev/null ||
-  echo "nothing was heard of the sweep for {site.spec.deadman_s:g} s")
-say "restoring: $why"
-: > {run}/restoring
-{KNOW_HOME}
-{systemctl} stop {paths.timer} 2>/dev/null
-rm -f {quote(paths.secrets_env, paths.secrets_config)}
-for job in {run}/jobs/*; do
-  [ -e "$job" ] && {systemctl} stop "${{job##*/}}" 2>/dev/null
+shown=
+for section in around triggers; do
+  set -- $(listed "$all$shown" {around})
+  [ $# -gt 0 ] || break
+  shown=$({site.systemctl} show -p Id -p ActiveState -p TriggeredBy -- "$@")
+  printf '@@%s\\n%s\\n' $section "$shown"
 done
-{systemctl} stop {quote(paths.unit)} 2>/dev/null
-rm -f {quote(paths.unit_file)}
-{systemctl} daemon-reload
-{systemctl} reset-failed {quote(paths.unit)} 2>/dev/null
-say "{paths.unit} is stopped and removed"
-[ "${{1-}}" = keep-down ] && exit 0
-down=
-{_start_units(site, record)}{_start_command(site, record)}
-if [ -n "$down" ]; then
-  say "not back:$down"
-  exit 1
-fi
-{{ date -u +%Y-%m-%dT%H:%M:%SZ; echo "$why"; }} > {run}/restored.new
-mv -f {run}/restored.new {run}/restored
-if {holds(paths)}; then rm -f {quote(paths.lock)}; fi
-# The timer may have been renewed while this ran.
-{systemctl} stop {paths.timer} 2>/dev/null
-if [ -e {run}/forget ]; then
-  rm -rf {run}
-  rmdir {quote(paths.state, paths.work, paths.work_root)} 2>/dev/null
-fi
-say "done"
-exit 0
-""".encode()
-
-
-def _start_units(site: Site, record: Record) -> str:
-    targets = [unit for unit in record.units if unit.endswith(".target")]
-    units = [unit for unit in record.units if unit not in targets]
-    script = ""
-    if units:
-        words = quote(*units)
-        script += f"""try=1
-while :; do
-  {site.systemctl} reset-failed -- {words} 2>/dev/null
-  {site.systemctl} start -- {words} && break
-  [ $try -ge {_ATTEMPTS} ] && break
-  try=$((try + 1))
-  sleep {_BETWEEN_ATTEMPTS_S}
-done
-"""
-    if targets:
-        # A target starts all it wants; only what was up may come up.
-        script += f"{site.systemctl} start --job-mode=ignore-dependencies -- {quote(*targets)}\n"
-    if record.units:
-        script += f"""for unit in {quote(*record.units)}; do
-  state=$({site.systemctl} show --value -p ActiveState -- "$unit")
-  say "$unit is $state"
-  case $state in active|activating|reloading) ;; *) down="$down $unit" ;; esac
-done
-"""
-    return script
-
-
-def _start_command(site: Site, record: Record) -> str:
-    production = site.spec.production
-    if not record.by_command or not isinstance(production, ProductionCommands):
-        return ""
-    return f"""{command(production.check)} >/dev/null 2>&1 || {command(production.start)}
-if {command(production.check)} >/dev/null 2>&1
-then say "production's check passes"
-else say "production's check does not pass yet"
-fi
 """
 
 
@@ -256,17 +211,20 @@ def stop_command(site: Site) -> str | None:
 
 
 def read_record(site: Site, paths: Paths) -> Record | None:
-    """A run's record on the host; None when there is none.
+    """A run's record on the host, be it the one that a reboot left; None when there is none.
 
     Raises HostRefused for one that cannot be read: production would be forgotten.
     """
-    content = site.host.read(paths.record)
-    if content is None:
-        return None
-    try:
-        return Record.parse(content)
-    except ValueError as error:
-        raise HostRefused(
-            f"{site.host.name}: {paths.record} cannot be read ({error}); give the host back by "
-            f"hand with `sh {paths.restore_script}` there, then remove {paths.run}"
-        ) from error
+    for place in (paths.record, paths.kept_record):
+        content = site.host.read(place)
+        if content is None:
+            continue
+        try:
+            return Record.parse(content)
+        except ValueError as error:
+            directory = place.rpartition("/")[0]
+            raise HostRefused(
+                f"{site.host.name}: {place} cannot be read ({error}); give the host back by hand "
+                f"with `sh {directory}/restore.sh` there, then remove {directory}"
+            ) from error
+    return None

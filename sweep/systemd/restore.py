@@ -8,14 +8,17 @@ from dataclasses import dataclass
 from sweep.errors import HostError
 from sweep.systemd.deadman import restore_properties
 from sweep.systemd.health import Health
+from sweep.systemd.keeping import forget, recall
 from sweep.systemd.lock import ACTIVE, holds, release
 from sweep.systemd.production import Record, read_record
+from sweep.systemd.restore_script import results
 from sweep.systemd.site import Site, blocks, quote, text
 from sweep.systemd.takeover import write_record
 
 _INTERVAL_S, _FIRST_INTERVAL_S = 0.5, 0.1
-# Without a health URL, or one that did not answer before: so often in a row the units are up.
+# A unit that was just asked for is not seen at work at once: so often in a row it is not.
 _STEADY_LOOKS = 3
+_UP = ("active", "reloading", "refreshing")
 
 
 @dataclass(frozen=True)
@@ -37,16 +40,30 @@ class _Look:
 
     @property
     def down(self) -> str:
-        """What is not up, with why; or that restore.sh ended without having done its work."""
-        down = [one for one in self.production if one["ActiveState"] not in ACTIVE]
-        states = ", ".join(_state(one) for one in down)
-        return states or ("" if self.restored else "restore.sh failed")
+        """What is not up, with why."""
+        return ", ".join(_state(one) for one in self.production if not _is_up(one))
+
+    @property
+    def trouble(self) -> str:
+        """What there is to wait for; empty: production is restored."""
+        if self.at_work:
+            return ": ".join(filter(None, ("the host is still restoring production", self.down)))
+        return self.down or ("" if self.restored else "the host has not restored production")
 
     @property
     def failed(self) -> bool:
         """Nothing is at work any more that could change it."""
         failed = any(one["ActiveState"] == "failed" for one in self.production)
         return not self.at_work and (failed or not self.restored)
+
+
+def _is_up(shown: Mapping[str, str]) -> bool:
+    """As restore.sh judges: see `restore_script`."""
+    active, oneshot = shown["ActiveState"], shown.get("Type") == "oneshot"
+    if active == "inactive":
+        queued = shown.get("Job", "0") not in ("", "0")
+        return oneshot and shown.get("Result") == "success" and not queued
+    return active in _UP or (active == "activating" and oneshot)
 
 
 def _state(shown: Mapping[str, str]) -> str:
@@ -73,6 +90,7 @@ class Restorer:
         run = quote(paths.run)
         start = f"{site.systemd_run} --unit={paths.restore_unit} {restore_properties(site)}"
         script = f"""
+{recall(paths)}
 [ -e {quote(paths.restore_script)} ] || exit 0
 echo @@record
 if [ -e {run}/restored ]; then
@@ -95,37 +113,37 @@ fi
         """
         site = self._site
         began = site.clock.monotonic()
+        site.run(recall(site.paths))
         record = read_record(site, site.paths)
         if record is None and known is not None and self._is_free():
             write_record(site, known)
             record = known
         if record is None:
             release(site)
-            site.run(self._remove)
-            return Restored((), 0.0, "nothing was recorded as production: nothing to restore")
+            said = "nothing was recorded as production: nothing to restore"
+            return Restored((), 0.0, said + self._tidy())
         restored_at = self._restored_at(record)
         if restored_at:
-            site.run(self._remove)
             said = f"the host itself started {record.names} at {restored_at}"
-            return Restored(record.units, 0.0, said)
+            return Restored(record.units, 0.0, said + self._tidy())
+        earlier = self._look(record).at_work
         self.request(why)
-        self._wait(record, began + within_s)
+        self._wait(record, began + within_s, again=why if earlier else None)
         seconds = site.clock.monotonic() - began
-        site.run(self._remove)
+        said = f"{record.names} again up after {seconds:.0f} s"
         if not record.owed:
-            return Restored((), seconds, "production was down before and stays down")
-        return Restored(record.units, seconds, f"{record.names} again up after {seconds:.0f} s")
+            said = "production was down before and stays down"
+        return Restored(record.units, seconds, said + self._tidy())
 
     def trouble(self, known: Record | None = None) -> str | None:
         """Why what is owed does not serve yet, or None. `known` as in `restore`."""
-        record = read_record(self._site, self._site.paths) or known
-        if record is None or not record.owed:
+        record = read_record(self._site, self._site.paths)
+        owed = record or known
+        if owed is None or not owed.owed:
             return None
-        look = self._look(record)
-        if look.at_work:
-            return "the host is still restoring production"
-        down = look.down if look.production else ""
-        return down or (self._health.trouble() if record.healthy else None)
+        look = self._look(owed)
+        trouble = look.trouble if record is not None or look.at_work else look.down
+        return trouble or (self._health.trouble() if owed.healthy else None)
 
     def _is_free(self) -> bool:
         """Is this host no other sweep's by now?"""
@@ -143,20 +161,21 @@ fi
             return ""
         return text(content).split("\n", maxsplit=1)[0]
 
-    def _wait(self, record: Record, until: float) -> None:
+    def _wait(self, record: Record, until: float, *, again: str | None) -> None:
+        """Until production serves. `again`: should a restore that began earlier fail, ask anew."""
         clock = self._site.clock
-        steady, failed, interval_s = 0, 0, _FIRST_INTERVAL_S
+        failed, interval_s = 0, _FIRST_INTERVAL_S
         while True:
             look = self._look(record)
-            trouble = "the restore unit is still at work" if look.at_work else look.down
-            steady = 0 if trouble else steady + 1
-            failed = failed + 1 if look.failed else 0
-            if steady and record.healthy:
+            trouble = look.trouble
+            if not trouble and record.healthy:
                 trouble = self._health.trouble() or ""
-                if not trouble:
-                    return
-            elif steady >= (_STEADY_LOOKS if record.owed else 1):
+            if not trouble:
                 return
+            failed = failed + 1 if look.failed else 0
+            if failed >= _STEADY_LOOKS and again is not None:
+                self.request(again)
+                failed, again = 0, None
             if failed >= _STEADY_LOOKS or clock.monotonic() >= until:
                 # Not done, whatever restore.sh saw: the next restore has to start it again.
                 self._site.run(f"rm -f {quote(self._site.paths.run)}/restored")
@@ -166,7 +185,7 @@ fi
 
     def _look(self, record: Record) -> _Look:
         site, paths = self._site, self._site.paths
-        shown = "-p Id -p ActiveState -p SubState -p Result -p ExecMainStatus"
+        shown = "-p Id -p Type -p ActiveState -p SubState -p Result -p ExecMainStatus -p Job"
         # The unit is looked at before the file that it writes last.
         answer = site.ask("look at production", f"""
 echo @@units; {site.systemctl} show {shown} -- {quote(paths.restore_unit, *record.units)}
@@ -191,11 +210,24 @@ echo @@restored; cat {quote(paths.run)}/restored 2>/dev/null
         lines = text(self._site.run(words).stdout)
         return f"{unit}: " + lines.replace("\n", f"\n{unit}: ") if lines else ""
 
+    def _tidy(self) -> str:
+        """Leave nothing of the run but results that nobody has fetched yet: what to say of them."""
+        answer = self._site.ask("tidy up", self._remove)
+        waiting = text(answer.get("results")).split()
+        if not waiting:
+            return ""
+        run_id, work = self._site.paths.run_id, self._site.paths.work
+        return (
+            f"; {len(waiting)} finished benchmark clients' results wait in {work} for "
+            f"`sweep resume {run_id}`"
+        )
+
     @property
     def _remove(self) -> str:
-        """Removes the run's directory under /run, and the empty ones around it and the work's."""
+        """Shell lines that remove all of the run but finished clients' files, and empty places."""
         paths = self._site.paths
-        return (
-            f"rm -rf {quote(paths.run)}; "
-            f"rmdir {quote(paths.state, paths.work, paths.work_root)} 2>/dev/null; :"
-        )
+        return f"""{forget(self._site)}rm -rf {quote(paths.run)}
+echo @@results
+{results(paths)}
+rmdir {quote(paths.state, paths.work, paths.work_root)} 2>/dev/null
+:"""

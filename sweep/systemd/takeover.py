@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sweep.errors import HostRefused, SweepError
 from sweep.systemd.deadman import Hold
 from sweep.systemd.health import Health
+from sweep.systemd.keeping import forget, keep, recall_all
 from sweep.systemd.leftovers import runs
 from sweep.systemd.lock import Lock, release, take_lock
 from sweep.systemd.paths import Paths
@@ -18,13 +19,13 @@ from sweep.systemd.production import (
     production_units,
     read_record,
     require_production,
-    restore_script,
     runs_by_command,
 )
+from sweep.systemd.restore_script import restore_script
 from sweep.systemd.site import Site, properties, quote, text
 
 # Taking over from a dead run ends its server, which may take its whole stop time.
-_CLEAN_UP_TIMEOUT_S = 300
+_CLEAN_UP_TIMEOUT_S = 400
 
 
 @dataclass(frozen=True)
@@ -44,16 +45,23 @@ def take(site: Site, mine: Lock, health: Health) -> tuple[Hold, Takeover]:
     _require_own_unit(site)
     seen = look(site, production_units(site))
     require_production(site, seen)
+    site.run(recall_all(site.paths))
+    # This process may have known the host before it was started anew.
+    mine = replace(mine, host_boot_id=site.run(site.boot_id).text.strip())
     lock, taken_over = take_lock(site, mine)
     hold = Hold(site, lock)
+    others = runs(site, restored=False)
     try:
-        others = runs(site, restored=False)
         record, notes = _record(site, seen, others, health)
         _make_directories(site, serving=any(one.active for one in seen))
         write_record(site, record)
+        notes.append(keep(site))
         hold.arm()
     except SweepError:
         release(site)
+        if site.paths.run_id not in others:
+            run, state = quote(site.paths.run), quote(site.paths.state)
+            site.run(f"{forget(site)}rm -rf {run}; rmdir {state} 2>/dev/null; :")
         raise
     for run in {*others, *runs(site, restored=True)} - {site.paths.run_id}:
         _clean_up(site, site.paths.of_run(run))
@@ -73,6 +81,7 @@ def extend(site: Site, record: Record, names: Sequence[str]) -> Record:
     )
     joined = more.joined(record)
     write_record(site, joined)
+    keep(site)
     return joined
 
 
@@ -84,7 +93,7 @@ def write_record(site: Site, record: Record) -> None:
 
 def _record(
     site: Site, seen: Sequence[Seen], others: Sequence[str], health: Health
-) -> tuple[Record, list[str]]:
+) -> tuple[Record, list[str | None]]:
     paths = site.paths
     record = Record(
         run_id=paths.run_id,
@@ -96,7 +105,7 @@ def _record(
     if record.owed and site.spec.production_health:
         trouble = health.trouble()
         record = record.with_health(trouble is None)
-    notes = [_serves(record)]
+    notes: list[str | None] = [_serves(record)]
     notes += [
         f"{trigger} can start {one.name} in the middle of the sweep"
         for one in seen
@@ -122,13 +131,13 @@ def _make_directories(site: Site, *, serving: bool) -> None:
     """With production serving, whatever this run cleared before, it has to clear again."""
     paths = site.paths
     work_root, run, claim = quote(paths.work_root), quote(paths.run), quote(paths.claim)
-    forget = f"rm -f {quote(paths.gpus)}" if serving else ""
+    clear_again = f"rm -f {quote(paths.gpus)}" if serving else ""
     answer = site.ask("make the run's directories", f"""
 umask 022
 mkdir -p {run}/jobs || exit
 # With the hash of what is installed, when this run has taken the host before: it may still run.
 grep -qsx {quote(paths.unit)} {claim} || echo {quote(paths.unit)} > {claim} || exit
-{forget}
+{clear_again}
 mkdir -p {work_root}
 if [ -O {work_root} ] && [ ! -L {work_root} ] && [ -d {work_root} ]; then :
 else echo @@foreign; exit 0; fi
@@ -148,6 +157,7 @@ def _clean_up(site: Site, other: Paths) -> None:
         f"""
 [ -e {run}/restored ] || sh {quote(other.restore_script)} keep-down
 {site.systemctl} stop {other.timer} 2>/dev/null
+{forget(replace(site, paths=other))}
 rm -rf {run}
 rmdir {quote(other.work)} 2>/dev/null
 """,

@@ -9,6 +9,9 @@ from sweep.systemd.production import production_units, runs_by_command
 from sweep.systemd.site import Site, blocks
 from sweep.systemd.state import UnitState, look_script, unit_state
 
+# Production's own check may be any command: it costs at most a twentieth of the time.
+_CHECK_EVERY_S, _CHECK_SHARE, _CHECK_LIMIT_S = 5.0, 20, 15.0
+
 
 class Watch:
     """Polls our unit. The polls of a long wait cost one small script each."""
@@ -18,13 +21,12 @@ class Watch:
         self._hold = hold
         self._control_group = ""
         self._by_command = False
+        self._check_at = float("-inf")
 
     def poll(self, job: Job | None = None) -> UnitState:
         """One look at our unit, its port, production, the timer, and a benchmark client."""
         site, hold = self._site, self._hold
-        if hold.due:
-            # Production's own check may be any command, so it is not run at every look.
-            self._by_command = runs_by_command(site)
+        self._check()
         units = (*hold.units, *production_units(site))
         script = look_script(site, self._control_group, units) + hold.renewal()
         answer = site.ask("look at our unit", script + (job_script(site, job) if job else "") + ":")
@@ -40,3 +42,13 @@ class Watch:
         )
         self._control_group = state.control_group or self._control_group
         return state
+
+    def _check(self) -> None:
+        """Look now and then whether somebody has started production that systemd does not run."""
+        clock = self._site.clock
+        began = clock.monotonic()
+        if began < self._check_at:
+            return
+        self._by_command = runs_by_command(self._site, limit_s=_CHECK_LIMIT_S)
+        took_s = clock.monotonic() - began
+        self._check_at = began + max(_CHECK_EVERY_S, _CHECK_SHARE * took_s)

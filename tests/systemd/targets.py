@@ -91,6 +91,13 @@ class Target:
         clock = HurriedClock() if hurried else SystemClock()
         return Systemd(self.host, self.spec, clock, run_id or new_run())
 
+    @property
+    def kept(self) -> str:
+        """Where the tool keeps what outlives a reboot."""
+        if self.spec.scope == "user":
+            return f"{self.sh('echo ~').strip()}/.local/state/sweep"
+        return f"{self.host.root}/var/lib/sweep"
+
     def active(self, unit: str) -> str:
         return self.sh(f"{self.systemctl} show -p ActiveState {shlex.quote(unit)}").strip()[12:]
 
@@ -111,7 +118,8 @@ class Target:
     def wipe(self) -> None:
         """Remove it all, so that one failed test does not fail the next."""
         state, unit = f"{self.runtime}/sweep", f"{self.runtime}/systemd/*/{self.spec.unit}"
-        self.run(f"{self.systemctl} stop '*sweep*'; rm -rf {state} {unit}")
+        self.run(f"{self.systemctl} stop '*sweep*'; rm -rf {state} {unit} {self.kept}")
+        self.run(f"find {self.unit_directory} -name 'sweep-*' -delete")
         self.run(f"rm -rf {self.host.root}/var/tmp/sweep-*; {self.systemctl} daemon-reload")
         self.run(f"{self.systemctl} reset-failed '*sweep*'")
 
@@ -120,7 +128,8 @@ class Target:
         found = self.sh(f"""
 {self.systemctl} list-units --all --plain --no-legend '*sweep*'
 {self.systemctl} list-timers --all --no-legend '*sweep*'
-find {self.runtime}/sweep {self.runtime}/systemd {self.host.root}/var/tmp 2>/dev/null | grep sweep
+find {self.runtime}/sweep {self.runtime}/systemd {self.host.root}/var/tmp {self.kept} \
+  {self.unit_directory} 2>/dev/null | grep sweep
 ss -Hltn 'sport = :{self.port}'
 :""")
         return found.splitlines()

@@ -6,6 +6,7 @@ import pytest
 
 from sweep.clock import SystemClock
 from sweep.errors import HostTaken
+from sweep.inventory import ProductionCommands
 from sweep.systemd import HostRun, JobState, runs_on
 from tests.systemd.targets import (
     NO_SECRETS,
@@ -79,6 +80,21 @@ def test_a_poll_renews_the_timer_once_in_a_while(root: Target) -> None:
         systemd.site.clock.sleep(root.spec.deadman_s / 50)  # counted five times
         assert systemd.poll().deadman == "armed"
         assert root.sh(since) != armed
+
+
+def test_production_started_by_its_own_command_is_noticed_soon(target: Target) -> None:
+    flag = f"{target.host.root}/tmp/llm-of-test-runs"
+    commands = ProductionCommands(start=f"touch {flag}", stop=f"rm {flag}", check=f"test -e {flag}")
+    target = target.with_(production=commands)
+    target.sh(f"mkdir -p {target.host.root}/tmp")
+    with taken(target, hurried=True) as systemd:
+        assert systemd.poll().production_active == ()
+        target.sh(commands.start)
+        try:
+            systemd.site.clock.sleep(10 / 5)  # counted five times
+            assert systemd.poll().production_active == ("production",)
+        finally:
+            target.sh(commands.stop)
 
 
 def test_a_renewal_does_not_wait_until_a_slow_server_has_stopped(target: Target) -> None:

@@ -261,3 +261,146 @@ def test_what_another_sweep_holds_by_now_is_left_alone(root: Target) -> None:
         assert root.active("llm.service") == "active"
     finally:
         root.remove_units(["llm.service"])
+
+
+def restored_by_host(target: Target, run_id: str) -> tuple[str, int]:
+    """What restore.sh says, and its status, run by hand as its unit would."""
+    script = target.systemd(run_id).site.paths.restore_script
+    result = target.host.run(f"sh {script}", timeout_s=120)
+    return result.text, result.exit_status
+
+
+@pytest.mark.parametrize(
+    ("unit", "up"),
+    [
+        ("Type=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true", "active"),
+        ("Type=oneshot\nExecStart=/bin/sleep 3", "activating"),
+        ("Type=forking\nExecStart=/bin/sh -c 'sleep 600 & exit 0'", "active"),
+        ("Type=notify\nNotifyAccess=all\n"
+         "ExecStart=/bin/sh -c 'sleep 1; systemd-notify --ready; exec sleep 600'", "active"),
+    ],
+    ids=["oneshot that stays", "oneshot at work", "forking", "notify"],
+)  # fmt: skip
+def test_every_type_of_service_is_known_to_be_up(root: Target, unit: str, up: str) -> None:
+    target = root.with_(production=("llm.service",))
+    target.add_units({"llm.service": f"[Service]\n{unit}\n"})
+    try:
+        target.sh("systemctl start --no-block llm.service")
+        wait_for(lambda: target.active("llm.service") == up, "production")
+        run_id = new_run()
+        serve(target, run_id)
+        said, status = restored_by_host(target, run_id)
+        assert status == 0, said
+        assert "serves again" in said
+        target.systemd(run_id).restore(within_s=5)
+    finally:
+        target.remove_units(["llm.service"])
+
+
+@pytest.mark.parametrize(
+    ("unit", "state"),
+    [
+        ("ExecStart=/bin/sh -c 'test -e {flag} && exec sleep 600; sleep 0.2; exit 7'\n"
+         "Restart=always\nRestartSec=0.2\nStartLimitIntervalSec=0", "activating/auto-restart"),
+        ("Type=notify\nNotifyAccess=all\nTimeoutStartSec=infinity\nExecStart=/bin/sh -c "
+         "'test -e {flag} && systemd-notify --ready; exec sleep 600'", "activating/start"),
+    ],
+    ids=["crash loop", "never ready"],
+)  # fmt: skip
+def test_what_never_comes_up_is_not_waited_for_for_ever(
+    root: Target, unit: str, state: str
+) -> None:
+    target = root.with_(production=("llm.service",), server_health_timeout_s=6.0)
+    flag = "/tmp/llm-of-test-may-start"
+    text = "[Unit]\nStartLimitIntervalSec=0\n[Service]\n" + unit.format(flag=flag) + "\n"
+    target.sh(f"touch {flag}")
+    target.add_units({"llm.service": text}, start=["llm.service"])
+    try:
+        run_id = new_run()
+        serve(target, run_id)
+        target.sh(f"rm {flag}")
+        said, status = restored_by_host(target, run_id)
+        assert status == 1
+        assert f"not back: llm.service is {state}" in said
+        with pytest.raises(HostError, match="did not come back"):
+            target.systemd(run_id).restore(within_s=3)
+        (run,) = runs_on(target.host, target.spec, SystemClock())
+        assert not run.restored, "and it is still owed"
+
+        target.sh(f"touch {flag}")
+        target.sh("systemctl stop llm.service")
+        assert target.systemd(run_id).restore(within_s=30).units == ("llm.service",)
+    finally:
+        target.remove_units(["llm.service"])
+        target.sh(f"rm -f {flag}")
+
+
+def test_a_unit_that_crashes_once_more_is_looked_at_for_longer(root: Target) -> None:
+    """Up for a moment is not up: systemd starts it again and again."""
+    target = root.with_(production=("llm.service",), server_health_timeout_s=8.0)
+    flag = "/tmp/llm-of-test-may-start"
+    start = f"/bin/sh -c 'test -e {flag} && exec sleep 600; sleep 0.7; exit 7'"
+    limits = "Restart=always\nRestartSec=0.1"
+    text = service(start, "StartLimitIntervalSec=0", limits)
+    target.sh(f"touch {flag}")
+    target.add_units({"llm.service": text}, start=["llm.service"])
+    try:
+        run_id = new_run()
+        serve(target, run_id)
+        target.sh(f"rm {flag}")
+        said, status = restored_by_host(target, run_id)
+        assert status == 1, said
+        target.sh(f"touch {flag}")
+        target.systemd(run_id).restore(within_s=30)
+    finally:
+        target.remove_units(["llm.service"])
+        target.sh(f"rm -f {flag}")
+
+
+def test_a_start_command_that_never_returns_is_production_too(target: Target) -> None:
+    port = free_port()
+    pid = f"ss -Hltnp 'sport = :{port}' | sed -n 's/.*pid=\\([0-9]*\\),.*/\\1/p'"
+    commands = ProductionCommands(
+        start=http_server(port),
+        stop=f"kill $({pid})",
+        check=f"ss -Hltn 'sport = :{port}' | grep -q .",
+    )
+    target = target.with_(production=commands, production_health=f"http://127.0.0.1:{port}/")
+    target.sh(f"nohup {commands.start} >/dev/null 2>&1 & :")
+    try:
+        wait_for(lambda: target.run(commands.check).ok, "production")
+        run_id = new_run()
+        serve(target, run_id)
+        assert not target.run(commands.check).ok
+        restored = target.systemd(run_id).restore(within_s=30)
+        assert "production's start command again up" in restored.text
+        assert target.run(commands.check).ok
+    finally:
+        target.run(commands.stop)
+
+
+def test_results_that_nobody_fetched_outlive_the_restore(target: Target) -> None:
+    target = target.with_(production=("llm.service",))
+    target.add_units({"llm.service": service(SLEEP)}, start=["llm.service"])
+    try:
+        run_id = new_run()
+        systemd = target.systemd(run_id)
+        systemd.take(me())
+        done = systemd.jobs.start("j-done", ["echo", "result"], {})
+        systemd.jobs.start("j-cut-short", ["sleep", "600"], {})
+        wait_for(lambda: not systemd.jobs.state(done).running, "the client")
+        restored = systemd.restore(within_s=30)
+        assert f"1 finished benchmark clients' results wait in {systemd.site.paths.work}" in (
+            restored.text
+        )
+        assert f"`sweep resume {run_id}`" in restored.text
+        assert runs_on(target.host, target.spec, SystemClock()) == ()
+
+        again = target.systemd(run_id)
+        again.take(me())
+        assert again.jobs.read(done, "stdout") == b"result\n"
+        assert target.sh(f"ls {again.site.paths.work}").split() == ["j-done"]
+        again.jobs.forget(done)
+        assert "wait" not in again.restore(within_s=30).text
+    finally:
+        target.remove_units(["llm.service"])

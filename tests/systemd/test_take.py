@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import shlex
 import threading
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from sweep.clock import SystemClock
 from sweep.errors import HostError, HostRefused
 from sweep.systemd import runs_on
+from sweep.systemd.owner import process_started
 from tests.systemd.conftest import connection_as
 from tests.systemd.targets import (
     NO_SECRETS,
@@ -167,13 +170,49 @@ def test_a_lock_of_another_boot_is_no_lock(root: Target) -> None:
     heir.restore(within_s=30)
 
 
-def test_a_damaged_lock_is_not_guessed_at(root: Target) -> None:
-    root.sh("mkdir -p /run/sweep; echo '{}' > /run/sweep/lock")
+@pytest.mark.parametrize("content", ["", "{}", '{"run_id": "r-torn", "un'])
+def test_a_damaged_lock_is_not_guessed_at(target: Target, content: str) -> None:
+    state = f"{target.runtime}/sweep"
+    target.sh(f"mkdir -p {state}; printf %s {shlex.quote(content)} > {state}/lock")
     try:
-        with pytest.raises(HostRefused, match="/run/sweep/lock"):
-            root.systemd().take(me())
+        with pytest.raises(HostRefused, match=f"remove it: rm {state}/lock"):
+            target.systemd().take(me())
+        with pytest.raises(HostRefused, match="is damaged"):
+            runs_on(target.host, target.spec, SystemClock())
     finally:
-        root.sh("rm -r /run/sweep")
+        target.sh(f"rm -r {state}")
+
+
+def test_two_processes_with_one_run_are_two(root: Target) -> None:
+    """A copy of the run's directory on another machine, or a second resume."""
+    with taken(root, "r-copied") as first:
+        for owner in (somebody(), dataclasses.replace(me(), pid=1, pid_started=init_started())):
+            with pytest.raises(HostRefused, match="taken by run r-copied"):
+                root.systemd("r-copied").take(owner)
+        assert first.poll().deadman == "armed"
+
+
+def init_started() -> str:
+    started = process_started(1)
+    assert started is not None
+    return started
+
+
+def test_a_host_that_is_being_restored_is_waited_for(target: Target) -> None:
+    target = target.with_(production=("llm.service",))
+    slow = service("/bin/sh -c 'sleep 1; exec sleep 600'", more="ExecStartPost=/bin/sleep 2")
+    target.add_units({"llm.service": slow}, start=["llm.service"])
+    try:
+        first = target.systemd("r-first")
+        first.take(dead())
+        first.install(rendered(target, http_server(target.port)), NO_SECRETS)
+        first.start()
+        first.hand_over()
+        with taken(target, "r-second") as second:
+            assert second.take(me()).record.units == ("llm.service",)
+            assert target.active("llm.service") == "active"
+    finally:
+        target.remove_units(["llm.service"])
 
 
 @pytest.mark.parametrize(
@@ -224,7 +263,7 @@ def test_a_work_directory_that_somebody_else_made_is_refused(root: Target) -> No
             root.systemd("r-refused").take(me())
         assert root.run("test -e /run/sweep/lock").exit_status == 1, "a refused host is not locked"
     finally:
-        root.sh("rmdir /var/tmp/sweep-0; rm -r /run/sweep")
+        root.sh("rmdir /var/tmp/sweep-0")
 
 
 def test_production_is_recorded_with_all_that_stops_with_it(target: Target) -> None:
@@ -292,6 +331,44 @@ def test_a_trigger_that_could_start_production_is_told(root: Target) -> None:
             assert any("llm.timer can start llm.service" in note for note in notes)
     finally:
         target.remove_units(units)
+
+
+def test_what_pulls_production_in_is_told_with_its_trigger(root: Target) -> None:
+    target = root.with_(production=("llm.service",))
+    units = {
+        "llm.service": service("/bin/sleep 600"),
+        "nightly.service": service("/bin/true", "Wants=llm.service"),
+        "nightly.timer": "[Timer]\nOnCalendar=daily\n",
+        "stopped.timer": "[Timer]\nOnCalendar=daily\nUnit=llm.service\n",
+    }
+    target.add_units(units, start=["llm.service", "nightly.timer"])
+    try:
+        with taken(target) as systemd:
+            notes = "\n".join(systemd.take(me()).notes)
+            assert "nightly.timer can start llm.service" in notes
+            assert "stopped.timer" not in notes, "a timer that is down starts nothing"
+    finally:
+        target.remove_units(units)
+
+
+def test_production_that_systemd_upholds_cannot_be_kept_stopped(root: Target) -> None:
+    units = {
+        "llm.service": service("/bin/sleep 600"),
+        "keeper.service": service("/bin/sleep 600", "Upholds=llm.service"),
+    }
+    root.add_units(units, start=["keeper.service", "llm.service"])
+    try:
+        target = root.with_(production=("llm.service",))
+        with pytest.raises(HostRefused, match=r"keeper\.service upholds llm\.service"):
+            target.systemd().take(me())
+        target = root.with_(production=("llm.service", "keeper.service"))
+        with taken(target) as systemd:
+            systemd.install(rendered(target, http_server(target.port)), NO_SECRETS)
+            systemd.start()
+            assert [target.active(name) for name in units] == ["inactive", "inactive"]
+        assert [target.active(name) for name in units] == ["active", "active"]
+    finally:
+        root.remove_units(["keeper.service", "llm.service"])
 
 
 def test_rights_that_do_not_suffice(root: Target, bookworm: Machine) -> None:

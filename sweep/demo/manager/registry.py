@@ -100,8 +100,11 @@ class Registry:
 
     def enabled(self, name: str) -> bool:
         """Whether a boot starts it; such a unit stays loaded."""
-        links = (place / "multi-user.target.wants" / name for place in self.world.directories)
-        return any(link.is_symlink() for link in links)
+        return any(
+            (place / f"{target}.target.wants" / name).is_symlink()
+            for place in self.world.directories
+            for target in ("multi-user", "default")
+        )
 
     def reverse(self, name: str) -> dict[str, str]:
         """Relations as `show` has them from the other side: RequiredBy=, TriggeredBy=, ..."""
