@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-engine test-engine-full check bench clean
+.PHONY: help demo test test-all test-engine test-engine-full test-faults soak check bench clean
 
 help: ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -35,7 +35,13 @@ test-engine: $(VENV)/dev.stamp ## the main job against SGLang itself, on a CPU (
 test-engine-full: $(VENV)/dev.stamp ## the same with every steps value from 0 to 10
 	SWEEP_ENGINE=full $(BIN)/pytest tests/engine
 
-test-all: test check test-engine ## everything CI runs
+test-faults: $(VENV)/dev.stamp ## a sweep disturbed in each way we know, on real test hosts (root)
+	SWEEP_FAULTS=short $(BIN)/pytest -n 3 --dist worksteal tests/faults
+
+soak: $(VENV)/dev.stamp ## the same hundreds of times; SWEEP_FAULTS_SEED=2 draws other instants
+	SWEEP_FAULTS=long $(BIN)/pytest -n 3 --dist worksteal tests/faults
+
+test-all: test check test-engine test-faults ## everything CI runs
 
 check: $(VENV)/dev.stamp ## ruff, mypy, import-linter
 	$(BIN)/ruff check
