@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +21,6 @@ from sweep.detached import (
     choose,
     place_for,
     run_files,
-    seen_from_itself,
     tool_files,
 )
 from sweep.errors import HostError, HostRefused, HostUnreachable, RunDirectoryError, UsageError
@@ -161,15 +159,10 @@ def send(options: Options, run: RunDirectory, templates: Path | None, words: Seq
     secrets = secret_values(spec.server)
     options.say(f"run {run.id}: {run.path}")
     with connect(name, spec) as host:
-
-        def bundle(place: Place, tool: dict[str, bytes]) -> Bundle:
-            plan = _plan_there(document, spec, place, templates)
-            return Bundle({**tool, **dict(run_files(run, plan, templates))})
-
         # Two who send one run away would take each other's copy apart.
         with run.lock():
             require_here(run)
-            remote = _installed(host, spec, run, bundle)
+            remote = _installed(host, spec, run, templates)
             for secret, value in secrets.items():
                 remote.put_secret(secret, value)
             options.say(f"{name}: copied to {remote.place.base}, for {remote.place.python}")
@@ -183,12 +176,7 @@ def send(options: Options, run: RunDirectory, templates: Path | None, words: Seq
     return status
 
 
-def _installed(
-    host: Host,
-    spec: HostSpec,
-    run: RunDirectory,
-    bundle: Callable[[Place, dict[str, bytes]], Bundle],
-) -> Remote:
+def _installed(host: Host, spec: HostSpec, run: RunDirectory, templates: Path | None) -> Remote:
     """The tool on the host with the first of its Pythons that runs it. Raises HostRefused."""
     why = []
     for python in choose(host, spec):
@@ -201,7 +189,7 @@ def _installed(
         remote = Remote(host, place)
         # Written first: whatever happens now, the next look at the run cleans up there.
         run.write(copies.PLACE, place.to_bytes())
-        remote.install(bundle(place, tool))
+        remote.install(Bundle({**tool, **dict(run_files(run, spec, place, templates))}))
         trouble = remote.prove()
         if trouble is None:
             return remote
@@ -212,19 +200,6 @@ def _installed(
         f"{host.name}: the tool does not run there: {'; '.join(why)}. Production was not touched; "
         "--detach sweeps from here"
     )
-
-
-def _plan_there(
-    document: dict[str, object], spec: HostSpec, place: Place, templates: Path | None
-) -> bytes:
-    host = seen_from_itself(spec, place.secrets).model_dump(mode="json", exclude_defaults=True)
-    there = {
-        **document,
-        "host": host,
-        "inventory": f"{place.base}/inventory.yaml",
-        "templates": f"{place.base}/templates" if templates else None,
-    }
-    return json.dumps(there).encode()
 
 
 def _say_how_to_follow(options: Options, run: RunDirectory, name: str) -> None:

@@ -9,7 +9,7 @@ the controller is a copy that is brought up to date whenever somebody looks.
 
 from __future__ import annotations
 
-from sweep.detached.bundle import Bundle, run_files, seen_from_itself, tool_files
+from sweep.detached.bundle import Bundle, run_files, tool_files
 from sweep.detached.interpreter import Interpreter, choose
 from sweep.detached.place import Place, place_for
 from sweep.detached.remote import Remote
@@ -22,6 +22,5 @@ __all__ = [
     "choose",
     "place_for",
     "run_files",
-    "seen_from_itself",
     "tool_files",
 ]

@@ -9,19 +9,22 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import json
 import subprocess
 import sys
 import tarfile
 import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path, PurePosixPath
 
 from sweep.detached.interpreter import Interpreter
-from sweep.errors import HostRefused
-from sweep.inventory import HostSpec, SecretRef
+from sweep.detached.place import Place
+from sweep.errors import HostRefused, InventoryError
+from sweep.inventory import FileWorkload, HostSpec, SecretRef
+from sweep.plan_document import plan_from_doc, plan_to_doc
 from sweep.results import RunDirectory
 from sweep.unit import packaged_templates
 
@@ -66,16 +69,41 @@ def tool_files(python: Interpreter) -> Files:
     yield from _module(_CORE) if python.like_ours else _fetched_core(python)
 
 
-def run_files(run: RunDirectory, plan: bytes, templates: Path | None) -> Files:
-    """runs/RUN/ as it is, but for its plan, and the user's own unit templates."""
-    yield f"runs/{run.id}/plan.json", plan
+def run_files(run: RunDirectory, spec: HostSpec, place: Place, templates: Path | None) -> Files:
+    """runs/RUN/ as it is, but for its plan, which speaks of the host from within; and what that
+    plan reads: the user's own unit templates, the texts of a workload."""
+    document = run.plan()
+    plan = plan_from_doc(document.get("plan", {}))
+    workload = getattr(plan.benchmark, "workload", None)
+    if isinstance(workload, FileWorkload):
+        file = f"workload/{PurePosixPath(workload.file).name}"
+        yield file, _content(workload)
+        moved = workload.model_copy(update={"file": f"{place.base}/{file}"})
+        plan = replace(plan, benchmark=plan.benchmark.model_copy(update={"workload": moved}))
+    if templates is not None:
+        for path in sorted(templates.rglob("*")):
+            if path.is_file():
+                yield f"templates/{path.relative_to(templates).as_posix()}", path.read_bytes()
+    host = seen_from_itself(spec, place.secrets).model_dump(mode="json", exclude_defaults=True)
+    there = {
+        **document,
+        "plan": plan_to_doc(plan),
+        "host": host,
+        "inventory": f"{place.base}/inventory.yaml",
+        "templates": f"{place.base}/templates" if templates else None,
+    }
+    yield f"runs/{run.id}/plan.json", json.dumps(there).encode()
     for path in sorted(run.path.rglob("*")):
         name = path.relative_to(run.path).as_posix()
         if path.is_file() and name not in _NOT_SENT and not path.name.startswith("."):
             yield f"runs/{run.id}/{name}", path.read_bytes()
-    if templates is not None:
-        for path in sorted(templates.glob("*.j2")):
-            yield f"templates/{path.name}", path.read_bytes()
+
+
+def _content(workload: FileWorkload) -> bytes:
+    try:
+        return Path(workload.file).read_bytes()
+    except OSError as error:
+        raise InventoryError(f"{workload.file}: cannot be read: {error.strerror}") from error
 
 
 def seen_from_itself(spec: HostSpec, secrets: str) -> HostSpec:

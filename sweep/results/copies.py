@@ -6,6 +6,7 @@ import io
 import json
 import os
 import tarfile
+import zlib
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +43,7 @@ def receive(run: RunDirectory, archive: bytes) -> None:
         with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as members:
             for member in members:
                 _keep(run, member, members)
-    except (tarfile.TarError, EOFError, OSError, ValueError, KeyError) as error:
+    except (tarfile.TarError, EOFError, OSError, ValueError, KeyError, zlib.error) as error:
         raise RunDirectoryError(f"{run.id}: what came from the host is no copy: {error}") from error
 
 

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from sweep.unit import packaged_templates
 from tests.testhost import Pool
 from tests.whole.conftest import MakeHost
 from tests.whole.gpuhost import ROOT, USER, GpuHost, sweep_of
@@ -68,6 +69,11 @@ def test_it_runs_there_and_comes_home(gpu_host: MakeHost, monkeypatch: pytest.Mo
 def test_stop_there_then_resume_from_here(gpu_host: MakeHost) -> None:
     host = gpu_host(**{**SHORT, "trials": 5})
     assert host.sweep("run", "short", "--detach=host").status == 0
+    host.machine.link.cut()
+    asleep = host.sweep("status")
+    host.machine.link.restore()
+    assert (asleep.status, ": running" in asleep.out) == (0, True)
+    assert "what follows was fetched before" in asleep.err
     refused = host.sweep("resume")
     assert refused.status == 4, refused.err
     assert "works on its host" in refused.err
@@ -84,13 +90,23 @@ def test_stop_there_then_resume_from_here(gpu_host: MakeHost) -> None:
 
 
 def test_a_run_from_here_goes_on_there(gpu_host: MakeHost) -> None:
-    host = gpu_host(**SHORT)
-    assert host.sweep("run", "short", "--steps", "1", "--concurrency", "1").status == 0
+    """With a unit template and texts that are on the controller only."""
+    texts = {"kind": "builtin", "max_tokens": 64, "workload": {"file": "texts.jsonl"}}
+    host = gpu_host(**{**SHORT, "benchmark": texts})
+    asked = [json.dumps({"prompt": f"What is {number}?"}) for number in range(16)]
+    (host.directory / "texts.jsonl").write_text("\n".join(asked))
+    own = packaged_templates() / "sglang.service.j2"
+    (host.directory / "templates").mkdir()
+    (host.directory / "templates" / own.name).write_text(f"# our own\n{own.read_text()}")
+    begun = host.sweep("run", "short", "--steps", "1", "--concurrency", "1")
+    assert begun.status == 0, begun.err
     shown = host.sweep("resume", "--trials", "3", "--detach=host")
     assert shown.status == 0, shown.err
     assert ": done" in wait_until_home(host)
     assert len(host.frame()) == 3
+    assert (host.run / "units" / "l-01.service").read_text().startswith("# our own\n")
     all_is_left_as_it_was(host)
+    assert "nothing left to do" in host.sweep("resume").err, "the plan is still the controller's"
 
 
 def test_killed_there_it_is_taken_up_again(gpu_host: MakeHost) -> None:
@@ -139,6 +155,25 @@ def test_a_python_that_is_too_old_is_refused_before_anything(
     assert machine.sh("systemctl show -p MainPID sglang.service") == pid
     assert machine.sh(KEPT) == ""
     testhost.discard("old-python")
+
+
+def test_a_newer_python_gets_what_fits_it(
+    testhost: Pool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Where pip reaches no index, it is refused and production has not noticed."""
+    machine = testhost.fresh("newer-python", release="trixie")
+    host = GpuHost(machine, ROOT, tmp_path_factory.mktemp("newer"), {"short": sweep_of(**SHORT)})
+    host.dress()
+    host.write_inventory()
+    shown = host.sweep("run", "short", "--detach=host")
+    if shown.status == 0:
+        assert ": done" in wait_until_home(host)
+    else:
+        assert shown.status == 5, shown.err
+        assert "cannot be fetched here" in shown.err
+        assert "Production was not touched" in shown.err
+    all_is_left_as_it_was(host)
+    testhost.discard("newer-python")
 
 
 def test_in_user_scope(testhost: Pool, tmp_path_factory: pytest.TempPathFactory) -> None:
