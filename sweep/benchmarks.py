@@ -88,6 +88,21 @@ class SyntheticWorkload(Spec):
 
 
 Workload = str | FileWorkload | SyntheticWorkload
+_REMARKS = {
+    "greedy": (
+        "greedy: long answers at temperature 0 become repetitive, and repetition is easy to draft: "
+        "speculation looks better than with sampled answers of natural length"
+    ),
+    "synthetic": (
+        "synthetic: random tokens are drafted worse than text, so what speculation gains is "
+        "understated: use it for capacity, not to choose steps"
+    ),
+}
+
+
+def remark(label: str) -> str | None:
+    """What to know before the numbers of a workload, named as rows do, are used; None: nothing."""
+    return _REMARKS.get("synthetic" if label.startswith("synthetic-") else label)
 
 
 def defaults_of(workload: object) -> Defaults:

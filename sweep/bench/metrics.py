@@ -58,6 +58,12 @@ class Measurement:
     window: tuple[float, float] | None = None
     evidence: Mapping[str, object] | None = None
 
+    @property
+    def verdicts(self) -> dict[str, str]:
+        """Flag -> what was seen, as far as rules over the evidence found it."""
+        found = (self.evidence or {}).get("verdicts")
+        return found if isinstance(found, dict) else {}
+
 
 def measure(
     result: Mapping[str, Any], *, steps: int = 0, draft_tokens: int | None = None

@@ -18,6 +18,7 @@ from sweep.bench.client.guard import Spoilt
 from sweep.bench.client.trial import control, resolve
 from sweep.bench.metrics import Measurement, failures, measure
 from sweep.bench.workload import CHAT, Body, Workload, workload_of
+from sweep.benchmarks import remark
 from sweep.errors import HostUnreachable, PointError, UsageError
 from sweep.inventory import BuiltinBenchmark
 
@@ -42,14 +43,17 @@ def bench_url(
     tokens = bench.warm_up()
     for line in table.warmup_lines(tokens, ok=True):
         emit(line)
-    problems = []
+    problems, seen = [], []
     for concurrency in concurrencies:
         measurement, problem = bench.trial(concurrency)
         emit(table.row(concurrency, measurement.values))
         if problem is not None:
             problems.append(f"C={concurrency}: {problem}")
+        seen += [f"C={concurrency}: {flag}: {text}" for flag, text in measurement.verdicts.items()]
     emit(table.RULE)
-    for line in (*problems, "", *table.DEFINITIONS.splitlines()):
+    said = remark(bench.workload.spec.label)
+    notes = [*seen, *([said] if said else ())]
+    for line in (*problems, "", *table.DEFINITIONS.splitlines(), *([""] if notes else ()), *notes):
         emit(line)
     return 1 if problems else 0
 

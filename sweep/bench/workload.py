@@ -9,7 +9,7 @@ prompt that the server has seen would be answered from its prefix cache.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sweep.inventory import BuiltinBenchmark, FileWorkload, SyntheticWorkload
@@ -105,30 +105,6 @@ def workload_of(spec: BuiltinBenchmark) -> Workload:
     if isinstance(spec.workload, FileWorkload):
         return Workload(spec, read_workload(spec.workload))
     return Workload(spec, shipped(spec.workload))
-
-
-def remarks(specs: Sequence[BuiltinBenchmark]) -> list[str]:
-    """What to know before the numbers of these workloads are used, one sentence each."""
-    said = [REMARKS.get(_kind(spec), "") for spec in specs]
-    return list(dict.fromkeys(filter(None, said)))
-
-
-REMARKS = {
-    "greedy": (
-        "greedy: long answers at temperature 0 become repetitive, and repetition is easy to draft: "
-        "speculation looks better than with sampled answers of natural length"
-    ),
-    "synthetic": (
-        "synthetic: random tokens are drafted worse than text, so acceptance, and what speculation "
-        "gains, are understated: use it for capacity, not to choose steps"
-    ),
-}
-
-
-def _kind(spec: BuiltinBenchmark) -> str:
-    if isinstance(spec.workload, SyntheticWorkload):
-        return "synthetic"
-    return spec.workload if isinstance(spec.workload, str) else ""
 
 
 def _warmup(index: int) -> str:

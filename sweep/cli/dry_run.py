@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
+from sweep.benchmarks import remark
 from sweep.estimate import Estimate
 from sweep.inventory import HostSpec, ProductionCommands
 from sweep.plan import Launch, Plan
@@ -38,6 +39,8 @@ def summary_lines(plan: Plan, spec: HostSpec, expected: Estimate) -> Iterator[st
         f"{plan.sweep} on {plan.host}: {len(plan.launches)} launches, {points} points, "
         f"{points * plan.trials} trials"
     )
+    if said := remark(plan.benchmark.label):
+        yield said
     yield f"expected: {duration(expected.total_s)} ({expected.basis})"
     away = production_text(spec)
     if away:

@@ -231,8 +231,10 @@ class Engine:
         """As SGLang does when the KV pool is full: it is prefilled anew, with what it has said."""
         self.running.remove(request)
         self.waiting.appendleft(request)
-        said = "#retracted_reqs: 1, #aborted_reqs: 0, #new_token_ratio: 0.3414 -> 0.4562"
-        message = f"KV cache pool is full. Retract requests. {said}"
+        message = (
+            "KV cache pool is full. Retract requests. #retracted_reqs: 1, #new_tokens_gained: "
+            f"{request.tokens}, #new_token_ratio: 0.3414 -> 0.4562"
+        )
         self._launch.log.warn(message, self._launch.rank0)
 
     def _forwards_until_one_ends(self, batch: list[Request], most: int) -> int:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pandas as pd
 
+from sweep.benchmarks import remark
 from sweep.report.data import Source
 from sweep.report.summary import Group, Load, percent
 from sweep.verdicts import FLAG_MEANINGS
@@ -20,7 +21,7 @@ WANTED_TRIALS = 3
 def notes(group: Group, source: Source, trials: pd.DataFrame, command: str | None) -> Group:
     """The group with its notes and the command that would decide what is open."""
     said = [*_state(source), *_noise(group, command), *_drift(group), *_mixed(trials)]
-    said += [*_flags(trials), *_failures(group), *source.left_out]
+    said += [*_workloads(trials), *_flags(trials), *_failures(group), *source.left_out]
     return replace(group, notes=tuple(said), repeat_command=command)
 
 
@@ -73,6 +74,11 @@ def _mixed(trials: pd.DataFrame) -> Iterator[str]:
         found = sorted(trials[column].dropna().unique())
         if len(found) > 1:
             yield f"measured with more than one {name}: {', '.join(found)}"
+
+
+def _workloads(trials: pd.DataFrame) -> Iterator[str]:
+    """What flatters speculation, or does it wrong."""
+    yield from filter(None, map(remark, sorted(trials["workload"].dropna().astype(str).unique())))
 
 
 def _flags(trials: pd.DataFrame) -> Iterator[str]:

@@ -1,7 +1,8 @@
 """What the server printed while a trial was measured: queues, acceptance, retractions, compilation.
 
-Pure. Formats of 0.4.3 to 0.5.23, of `sglang.journal` and, for retractions and DeepGEMM,
-srt/managers/scheduler.py and srt/layers/deep_gemm_wrapper/compile_utils.py.
+Pure. Formats of 0.4.3 to 0.5.23: those of `sglang.journal`; retractions as in
+srt/managers/scheduler.py; compilation as in srt/layers/deep_gemm_wrapper/compile_utils.py,
+srt/compilation/backend.py and the graph runners.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ LEAST_LINES = 4
 LEAST_SHARE = 0.1
 _RETRACTED = re.compile(rb"#retracted_reqs: (\d{1,9})")
 _COMPILED = re.compile(
-    rb"Entering DeepGEMM JIT|DeepGEMM JIT Compiling|Loading JIT ops|"
-    rb"Capture [A-Za-z ]{1,40} begin|Capturing batches \("
+    rb"Entering DeepGEMM JIT|DeepGEMM JIT Compiling|Compiling a graph for dynamic shape|"
+    rb"Capture [A-Za-z -]{1,40} begin|Capturing batches \("
 )
 
 

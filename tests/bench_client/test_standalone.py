@@ -30,7 +30,11 @@ def test_the_published_layout():
     assert re.fullmatch(shape.format(1, 40, 4), lines[5])
     assert re.fullmatch(shape.format(3, 60, 6), lines[6])
     assert lines[7] == table.RULE
-    assert "\n".join(lines[9:]) == table.DEFINITIONS
+    told = table.DEFINITIONS.splitlines()
+    assert lines[9 : 9 + len(told)] == told
+    assert lines[-1].startswith("greedy: long answers at temperature 0")
+    # This server answers in no time: the client may well be the limit, which is told.
+    assert all(": client_limited: " in line for line in lines[9 + len(told) + 1 : -1])
     assert len(lines[5]) == len(table.HEADER)
 
 

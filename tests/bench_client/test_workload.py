@@ -14,9 +14,9 @@ from sweep.bench.workload import (
     COMPLETIONS,
     Body,
     Workload,
-    remarks,
     workload_of,
 )
+from sweep.benchmarks import remark
 from sweep.errors import InventoryError
 from sweep.inventory import WORKLOADS, BuiltinBenchmark, FileWorkload, SyntheticWorkload
 from sweep.workloads import Conversation, Turn, read_file
@@ -153,6 +153,9 @@ def test_warm_ups_are_of_no_trial_and_differ_from_the_first_word():
     assert {(body["max_tokens"], body["ignore_eos"]) for body in found} == {(100, True)}
 
 
-def test_remarks():
-    told = remarks([BuiltinBenchmark(workload=w) for w in ("greedy", "chat", SYNTHETIC)])
-    assert [text.partition(":")[0] for text in told] == ["greedy", "synthetic"]
+@pytest.mark.parametrize(
+    ("workload", "told"), [("greedy", "greedy"), (SYNTHETIC, "synthetic"), ("chat", None)]
+)
+def test_what_to_know_of_a_workload(workload, told):
+    said = remark(BuiltinBenchmark(workload=workload).label)
+    assert (said.partition(":")[0] if said else None) == told
