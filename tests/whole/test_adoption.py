@@ -6,8 +6,7 @@ import json
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pandas as pd
 import pytest
@@ -179,37 +178,3 @@ def test_woken_up_after_the_timer_fetches_results_and_leaves_the_host(gpu_host: 
     frame = host.frame()
     assert frame.iloc[0]["status"] == "ok", "what was measured is fetched"
     assert_complete(host, host.sweep("resume"), attempts=int(len(frame) > 1) + 1)
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A directory with just enough room for a measurement to begin."""
-    place = tmp_path / "small"
-    place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=80m", "small", place], check=True)
-    try:
-        yield place
-    finally:
-        subprocess.run(["umount", "--lazy", place], check=True)
-
-
-def test_a_full_disk_here_costs_no_result(gpu_host: MakeHost, small_disk: Path) -> None:
-    host = gpu_host(**LONG_TRIALS)
-    (host.directory / "runs").symlink_to(small_disk)
-    process = host.start("run", "short")
-    wait_for_stage(host, process, "measure")
-    wait_until(lambda: client_at_work(host), "the client")
-    filler = small_disk / "filler"
-    with filler.open("wb", buffering=0) as file:
-        try:
-            while file.write(bytes(4096)):
-                pass
-        except OSError:
-            pass
-    result = ended(process)
-    assert result.status == 6, result.err
-    assert host.serves()
-    filler.unlink()
-    resumed = host.sweep("resume")
-    assert "measured while nobody was there" in resumed.err
-    assert_complete(host, resumed)

@@ -41,6 +41,7 @@ def test_a_full_disk_here_ends_the_run_with_6(gpu_host: MakeHost, small_disk: Pa
     (small_disk / "filler").unlink()
     result = host.sweep("resume")
     assert result.status == 0, result.err
+    assert "measured while nobody was there" in result.err, "the host had kept it"
     frame = host.frame()
     assert len(frame) == 4
     assert set(frame["status"]) == {"ok"}
