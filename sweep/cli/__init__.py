@@ -2,6 +2,7 @@
 
 sweeps   run, resume, stop, restore: what touches a host
 look     render, check, status, logs: what only reads
+reports  report: the answer, as a page
 tools    bench, scrape, init: useful without a sweep
 """
 
@@ -12,12 +13,13 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 import click
 
 from sweep import __version__
-from sweep.cli import look, sweeps, tools
+from sweep.cli import look, reports, sweeps, tools
 from sweep.cli.options import DEFAULT_INVENTORY, Options
 from sweep.errors import OutOfRoom, SweepError
 
@@ -62,7 +64,8 @@ def cli(
     context.obj = Options(inventory, templates, -1 if quiet else verbose, color)
 
 
-for command in (*sweeps.COMMANDS, *look.COMMANDS, *tools.COMMANDS):
+GROUPS = (sweeps.COMMANDS, look.COMMANDS, reports.COMMANDS, tools.COMMANDS)
+for command in chain.from_iterable(GROUPS):
     cli.add_command(command)
 
 

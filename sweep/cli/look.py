@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from sweep.cli.plans import plan_options, prepare, read_secrets, render_units
 from sweep.errors import HostRefused, RunDirectoryError, UsageError
 
 if TYPE_CHECKING:
-    from sweep.results import LockState, RunDirectory
+    from sweep.results import LockState, RunDirectory, Status
 
 # Stands for the run id wherever no run exists yet: in a rendered unit, in a dry run.
 NO_RUN = "RUN"
@@ -102,12 +103,14 @@ def _print_diffs(prepared: Any, units: Any, against: str) -> None:
 
 @click.command(
     short_help="What is done, running, failed.",
-    epilog="\b\nExample:\n  sweep status\n  sweep status overnight-20261129-221400",
+    epilog="\b\nExample:\n  sweep status\n  sweep status overnight-20261129-221400\n"
+    "  sweep status --watch",
 )
 @click.argument("run", required=False)
+@click.option("--watch", is_flag=True, help="Until the run ends; Ctrl-C ends the watching alone.")
 @runs_dir_option
 @pass_options
-def status(options: Options, /, run: str | None, runs_dir: Path) -> None:
+def status(options: Options, /, run: str | None, watch: bool, runs_dir: Path) -> None:
     """What is done, running, failed, and how long it will take; from the run's directory alone.
 
     A run that was detached to its host is fetched from there first.
@@ -115,8 +118,19 @@ def status(options: Options, /, run: str | None, runs_dir: Path) -> None:
     from sweep.results import current_run, read_status
 
     found = current_run(runs_dir, run)
-    for line in read_status(found, _elsewhere(options, found)).lines():
+    if watch:
+        from sweep.cli.watch import watch_run
+
+        watch_run(found, partial(_look, options, found), color=options.color)
+        return
+    for line in _look(options, found).lines():
         click.echo(line)
+
+
+def _look(options: Options, run: RunDirectory) -> Status:
+    from sweep.results import read_status
+
+    return read_status(run, _elsewhere(options, run))
 
 
 def _elsewhere(options: Options, run: RunDirectory) -> LockState | None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import singledispatch
+from textwrap import indent
 
 from rich.console import Group as Together
 from rich.console import RenderableType
-from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text as RichText
 
@@ -60,7 +60,7 @@ def _(block: Bullets) -> RenderableType:
 
 @_block.register
 def _(block: Code) -> RenderableType:
-    code = Padding(RichText(block.text.rstrip()), (0, 0, 0, 2))
+    code = RichText(indent(block.text.rstrip(), "  "))
     return Together(RichText(f"{block.title}:"), code) if block.title else code
 
 

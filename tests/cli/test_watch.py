@@ -1,0 +1,108 @@
+"""`sweep status --watch`: the picture of a run, and when it stops looking."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from sweep.cli.watch import best_so_far, failures, view, watch
+from sweep.plan_document import plan_from_doc
+from sweep.results import RunDirectory, Status, read_status
+from tests.cli.calling import sweep
+from tests.report.nights import make_night, make_plan
+from tests.results.made import Ticker, make_row
+
+FAILED = {2: ("cuda_oom", "CUDA out of memory")}
+
+
+def shown(run: RunDirectory, status: Status | None = None) -> str:
+    console = Console(width=100)
+    plan = plan_from_doc(run.plan()["plan"])
+    with console.capture() as text:
+        console.print(view(status or read_status(run), plan, run.rows()))
+    return text.get()
+
+
+def test_a_finished_run_in_one_picture(tmp_path: Path) -> None:
+    run = make_night(tmp_path, range(4), (1, 16), failures=FAILED)
+    text = shown(run)
+    assert f"{run.id} on gpu: ended" in text
+    assert "6 of 8 trials ok, 2 failed" in text
+    assert re.search(r"16 +steps=3 +[\d.]+ +3 of 4", text), "the best so far at C=16"
+    assert "l-03 steps=2: cuda_oom (2 trials) CUDA out of memory" in text
+    assert f"go on with: sweep resume {run.id}" in text
+
+
+def test_a_running_one_says_what_it_does_and_until_when(tmp_path: Path) -> None:
+    clock = Ticker()
+    run = RunDirectory(make_night(tmp_path, range(3), (1, 4)).path, clock)
+    with run.lock():
+        clock.move(4000)
+        run.begin({"l-02": 2}, resumed=True)
+        run.event("stage", stage="wait healthy", launch="l-02")
+        clock.move(30)
+        status = read_status(run)
+        text = shown(run, status)
+    assert "on gpu: running" in text
+    assert "now    l-02 wait healthy, for 30 s" in text
+    over = (clock.at + timedelta(seconds=status.remaining_s or 0)).astimezone()
+    assert f"left, until {over:%H:%M}" in text
+
+
+def test_it_looks_until_nobody_works_on_the_run(tmp_path: Path) -> None:
+    run = make_night(tmp_path, range(2), (1,))
+    console, looks = Console(width=80, file=(tmp_path / "shown").open("w")), []
+    with run.lock():
+        lock = run.lock_state()
+
+    def look() -> Status:
+        looks.append(1)
+        return read_status(run, lock if len(looks) < 3 and lock.held else None)
+
+    held: list[float] = []
+    assert watch(run, look, console, held.append).state == "done"
+    assert len(looks) == len(held) + 1
+
+
+def test_the_best_of_a_concurrency_is_of_means_over_trials_that_are_ok() -> None:
+    plan = make_plan((1, 2), (4,), 2)
+    one, two = (launch.points[0].id for launch in plan.launches)
+    rows = [
+        make_row(one, trial=1, agg_tok_s=100.0),
+        make_row(one, trial=2, agg_tok_s=200.0),
+        make_row(two, trial=1, agg_tok_s=300.0),
+        make_row(two, trial=1, attempt=2, status="failed", failure="hang", agg_tok_s=None),
+        make_row(two, trial=2, agg_tok_s=140.0),
+    ]
+    (best,) = best_so_far(plan, rows)
+    assert (best.label, best.tok_s, best.steps, best.of) == ("steps=1", 150.0, 2, 2)
+    (failed,) = failures(plan, rows)
+    assert (failed.trials, failed.failure) == (1, "hang")
+
+
+@pytest.mark.parametrize("arguments", [(), ("--no-color",)])
+def test_a_run_that_has_ended_is_shown_once(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    run = make_night(tmp_path / "runs", range(2), (1, 4))
+    said = sweep(*arguments, "status", run.id, "--watch", cwd=tmp_path)
+    assert (said.returncode, said.stderr) == (0, "")
+    assert "4 of 4 trials ok" in said.stdout
+
+
+def test_ctrl_c_ends_the_watching_quietly(tmp_path: Path) -> None:
+    run = make_night(tmp_path / "runs", range(2), (1, 4))
+    with run.lock():
+        process = subprocess.Popen(
+            [sys.executable, "-m", "sweep", "status", run.id, "--watch"],
+            cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(4)
+        process.send_signal(2)
+        _, complaints = process.communicate(timeout=30)
+    assert (process.returncode, complaints) == (0, "")
