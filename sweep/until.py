@@ -71,7 +71,7 @@ class Taken:
         self.restores: deque[float] = deque(maxlen=KEPT)
         self.trials: dict[object, deque[float]] = defaultdict(lambda: deque(maxlen=KEPT))
         self._launch: object = None
-        self._launched: datetime | None = None  # None: it has reached its first trial
+        self._launched: datetime | None = None  # None: it has measured, or was adopted
         self._part: tuple[deque[float], datetime] | None = None
 
     def replay(self, events: Iterable[Event]) -> None:
@@ -89,7 +89,8 @@ class Taken:
         self._close(at)
         name, launch = fields.get("stage"), fields.get("launch")
         if launch != self._launch:
-            self._launch, self._launched = launch, at
+            # One that was adopted from a process that died was not started here.
+            self._launch, self._launched = launch, at if name == "install" else None
         if name == "measure":
             if self._launched is not None:
                 self.starts.append((at - self._launched).total_seconds())

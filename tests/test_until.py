@@ -127,6 +127,14 @@ def test_a_process_that_was_killed_leaves_nothing_half_done() -> None:
     assert not found.taken.stops
 
 
+def test_a_launch_that_was_adopted_says_nothing_about_starts() -> None:
+    found = until(60)
+    adopted = [("verify", "l-01", None, 1.0), *a_launch("l-01", 100)[2:], *a_launch("l-02", 80)]
+    found.taken.replay(events(("connect", None, None, 1), *adopted, ("restore", None, None, 1)))
+    assert list(found.taken.starts) == [80]
+    assert list(found.taken.stops) == [5, 5]
+
+
 def test_before_anything_is_measured_the_estimate_counts() -> None:
     # 180 s start, 15 s stop, production another 180 s, all of the way back a quarter more
     found = until(60)

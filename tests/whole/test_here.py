@@ -92,6 +92,16 @@ def test_check_and_run(here: Callable[[str], Here], user: str) -> None:
     assert place.host.leftovers() == []
 
 
+def test_an_inventory_for_what_runs_here(here: Callable[[str], Here]) -> None:
+    place = here("root")
+    made = place.sweep("-i new.yaml init --from local sglang.service")
+    assert made.returncode == 0, made.stderr
+    dry = place.sweep("-i new.yaml run --dry-run")
+    assert dry.returncode == 0, dry.stderr
+    assert "### on this machine" in dry.stdout
+    assert "-m sweep.demo.simulator" in dry.stdout
+
+
 def test_resume_and_restore_after_a_kill(here: Callable[[str], Here]) -> None:
     place = here("root")
     place.start()
