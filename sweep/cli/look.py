@@ -115,7 +115,7 @@ def status(options: Options, /, run: str | None, watch: bool, runs_dir: Path) ->
 
     A run that was detached to its host is fetched from there first.
     """
-    from sweep.results import current_run, read_status
+    from sweep.results import current_run
 
     found = current_run(runs_dir, run)
     if watch:
@@ -130,10 +130,10 @@ def status(options: Options, /, run: str | None, watch: bool, runs_dir: Path) ->
 def _look(options: Options, run: RunDirectory) -> Status:
     from sweep.results import read_status
 
-    return read_status(run, _elsewhere(options, run))
+    return read_status(run, elsewhere(options, run))
 
 
-def _elsewhere(options: Options, run: RunDirectory) -> LockState | None:
+def elsewhere(options: Options, run: RunDirectory) -> LockState | None:
     """Fetch a run that works on its host, and whether it still does; None: it is here."""
     if not run.is_away:
         return None
@@ -156,7 +156,7 @@ def logs(options: Options, /, run: str | None, launch: str | None, runs_dir: Pat
     from sweep.results import current_run
 
     found = current_run(runs_dir, run)
-    _elsewhere(options, found)
+    elsewhere(options, found)
     saved = found.journals()
     if not saved:
         raise RunDirectoryError(f"{found.id}: no journal saved yet; one is when a launch ends")
