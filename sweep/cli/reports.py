@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from sweep.cli.look import runs_dir_option
+from sweep.cli.look import elsewhere, runs_dir_option
 from sweep.cli.options import Options, pass_options
 from sweep.errors import RunDirectoryError, UsageError
 
@@ -36,6 +36,7 @@ def report(options: Options, inputs: tuple[str, ...], output: Path | None, runs_
     from sweep.report.terminal import shown
 
     paths = input_paths(inputs, runs_dir)
+    bring_up_to_date(options, paths)
     where = output or default_place(paths)
     made = make_report(paths)
     print_to_stdout(shown(made.document, ("answer",)), color=options.color)
@@ -62,6 +63,14 @@ def input_paths(names: Sequence[str], runs_dir: Path) -> list[Path]:
             raise RunDirectoryError(f"no run or file {name}{latest}")
         found.append(there.resolve())
     return found
+
+
+def bring_up_to_date(options: Options, paths: Sequence[Path]) -> None:
+    """Fetch what is new of those runs that work on their host."""
+    from sweep.results import RunDirectory
+
+    for path in paths:
+        elsewhere(options, RunDirectory(path))
 
 
 def default_place(paths: Sequence[Path]) -> Path:
