@@ -20,9 +20,9 @@ _KILL_LIMIT_S = 15
 _CHECK_LIMIT_S = 60
 # A unit that failed and that nobody starts again is started so often, with that long between.
 _ATTEMPTS, _BETWEEN_ATTEMPTS_S = 3, 5
-# Without a health URL that answered before: so many looks, four a second, find the same starts up;
+# Without a health URL that answered before: so many looks, two a second, find the same starts up;
 # more of them where systemd has started one again meanwhile.
-_STEADY_LOOKS, _RESTARTED_LOOKS = 4, 40
+_STEADY_LOOKS, _RESTARTED_LOOKS = 3, 20
 
 
 def restore_script(site: Site, record: Record) -> bytes:
@@ -61,7 +61,7 @@ if [ "$mode" = keep-down ]; then forget_kept; exit 0; fi
 _CLOCK = """now() {
   if read -r up _ </proc/uptime; then echo "${up%%.*}"; else date +%s; fi 2>/dev/null
 }
-nap() { sleep 0.25 2>/dev/null || sleep 1; }"""
+nap() { sleep 0.4 2>/dev/null || sleep 1; }"""
 
 
 def _recall(site: Site) -> str:
@@ -138,7 +138,8 @@ def _start_production(site: Site, record: Record) -> str:
     return f"""{_start(site, record)}
 {_look(site, record)}
 {_serves(site, record)}
-tell was
+look
+say "found:${{told:- no units of production}}"
 start
 end=$(($(now) + {limit_s}))
 tries=1 steady=0 need={need} first= before= idle=
@@ -164,10 +165,10 @@ while :; do
     fi
   else idle=
   fi
-  if [ "$(now)" -ge $end ]; then down=${{down:-" nothing stays up"}}; break; fi
+  if [ "$(now)" -ge $end ]; then down=${{down:-" it does not stay up,"}}; break; fi
   nap
 done
-tell is
+[ -z "$told" ] || say "now:$told"
 [ -z "$down" ] || {{ say "not back:$down giving up"; exit 1; }}"""
 
 
@@ -188,15 +189,7 @@ def _start(site: Site, record: Record) -> str:
         # It may serve as a child of ours, and never end.
         lines.append(f"  runs || {start} &")
     body = "\n".join(lines) or "  :"
-    told = "  :"
-    if record.units:
-        told = f"""  for unit in {quote(*record.units)}; do
-    say "$unit $1 $({site.systemctl} show --value -p ActiveState -- "$unit")"
-  done"""
-    return f"""tell() {{
-{told}
-}}
-{_runs(site)}start() {{
+    return f"""{_runs(site)}start() {{
 {body}
 }}"""
 
@@ -220,36 +213,49 @@ runs() {{ limited {command(production.check)} >/dev/null 2>&1; }}
 
 
 def _look(site: Site, record: Record) -> str:
-    """Define `look`: sets `down`, what is not up, `waiting`, if some may still come, and `starts`.
+    """Define `look`. Of what is owed it sets `down`, what is not up; `waiting`, if some of that may
+    still come; `told`, how all of it stands; `starts`, whose starts these are.
 
     systemd's words differ by the unit's type: a oneshot that has done its work is inactive, one
     that is at it is activating; a service that fails and is started again and again is activating
     in between, and so is one that notifies, until it is ready.
     """
-    units = ""
+    shown = ":"
     if record.units:
-        units = f"""
-  for unit in {quote(*record.units)}; do
-    shown=$({site.systemctl} show -p Type -p ActiveState -p SubState -p Result -p Job \\
-      -p InvocationID -- "$unit")
-    starts="$starts $(get InvocationID)"
-    state=$(get ActiveState)/$(get SubState)
-    job=$(get Job)
-    case "${{job:-0}} $(get Type) $state $(get Result)" in
-      *" active/"*|*" reloading/"*|*" refreshing/"*) continue ;;
-      *" activating/auto-restart"*) waiting=yes ;;
-      *" oneshot activating/"*|"0 oneshot inactive/"*" success") continue ;;
-      *" activating/"*|*" deactivating/"*|[1-9]*) waiting=yes ;;
-    esac
-    down="$down $unit is $state,"
-  done"""
+        wanted = "-p Id -p Type -p ActiveState -p SubState -p Result -p Job -p InvocationID"
+        shown = f"{site.systemctl} show {wanted} -- {quote(*record.units)}"
     runs = ""
     if _start_command(site, record):
         runs = """
   runs || { down="$down production's check fails,"; waiting=yes; }"""
-    return f"""get() {{ printf '%s\\n' "$shown" | sed -n "s/^$1=//p"; }}
+    return f"""judge() {{
+  starts="$starts $invocation" told="$told $id is $state/$sub,"
+  case "${{job:-0}} $type $state/$sub $result" in
+    *" active/"*|*" reloading/"*|*" refreshing/"*) return ;;
+    *" activating/auto-restart"*) waiting=yes ;;
+    *" oneshot activating/"*|"0 oneshot inactive/"*" success") return ;;
+    *" activating/"*|*" deactivating/"*|[1-9]*) waiting=yes ;;
+  esac
+  down="$down $id is $state/$sub,"
+}}
 look() {{
-  down= waiting= starts={units}{runs}
+  down= waiting= told= starts= id= type= result= job= invocation=
+  shown=$({shown})
+  while IFS='=' read -r key value; do
+    case $key in
+      Id) id=$value ;;
+      Type) type=$value ;;
+      ActiveState) state=$value ;;
+      SubState) sub=$value ;;
+      Result) result=$value ;;
+      Job) job=$value ;;
+      InvocationID) invocation=$value ;;
+      '') [ -z "$id" ] || judge; id= type= result= job= invocation= ;;
+    esac
+  done <<END
+$shown
+
+END{runs}
 }}"""
 
 

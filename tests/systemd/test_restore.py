@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from sweep.clock import SystemClock
@@ -301,9 +303,11 @@ def test_every_type_of_service_is_known_to_be_up(root: Target, unit: str, up: st
     ("unit", "state"),
     [
         ("ExecStart=/bin/sh -c 'test -e {flag} && exec sleep 600; sleep 0.2; exit 7'\n"
-         "Restart=always\nRestartSec=0.2\nStartLimitIntervalSec=0", "activating/auto-restart"),
+         "Restart=always\nRestartSec=0.2\nStartLimitIntervalSec=0",
+         "llm.service is activating/auto-restart|it does not stay up"),
         ("Type=notify\nNotifyAccess=all\nTimeoutStartSec=infinity\nExecStart=/bin/sh -c "
-         "'test -e {flag} && systemd-notify --ready; exec sleep 600'", "activating/start"),
+         "'test -e {flag} && systemd-notify --ready; exec sleep 600'",
+         "llm.service is activating/start,"),
     ],
     ids=["crash loop", "never ready"],
 )  # fmt: skip
@@ -321,7 +325,7 @@ def test_what_never_comes_up_is_not_waited_for_for_ever(
         target.sh(f"rm {flag}")
         said, status = restored_by_host(target, run_id)
         assert status == 1
-        assert f"not back: llm.service is {state}" in said
+        assert re.search(f"not back: ({state})", said)
         with pytest.raises(HostError, match="did not come back"):
             target.systemd(run_id).restore(within_s=3)
         (run,) = runs_on(target.host, target.spec, SystemClock())

@@ -105,7 +105,9 @@ class GpuHost:
             "pgrep -af 'client[.]pyz|sweep-restor[e]|run[.]sh'\n"
             f"ss -Hltn 'sport = :{SERVER_PORT}'\n"
             "ls -d /run/sweep /run/user/*/sweep /run/systemd/system/sglang-sweep.service "
-            "/run/user/*/systemd/user/sglang-sweep.service /var/tmp/sweep-* 2>/dev/null",
+            "/run/user/*/systemd/user/sglang-sweep.service /var/tmp/sweep-* /var/lib/sweep "
+            "/home/*/.local/state/sweep /etc/systemd/system/*/sweep-* /etc/systemd/system/sweep-* "
+            "/home/*/.config/systemd/user/sweep-* 2>/dev/null",
             check=False,
         )
         return shown.splitlines()
