@@ -31,15 +31,17 @@ User = tuple[str, int, int]
 
 
 def _listening() -> Iterator[tuple[str, int, list[User]]]:
-    owners = _owners()
+    sockets = []
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with suppress(OSError):
-            for line in Path(table).read_text().splitlines()[1:]:
-                fields = line.split()
-                if fields[3] != _LISTEN:
-                    continue
-                address, port = fields[1].split(":")
-                yield _address(address), int(port, 16), owners.get(fields[9], [])
+            lines = Path(table).read_text().splitlines()[1:]
+            sockets += [fields for line in lines if (fields := line.split())[3] == _LISTEN]
+    # Looked for afterwards, which takes a while on a busy machine: a socket that began to listen
+    # meanwhile would have no owner.
+    owners = _owners()
+    for fields in sockets:
+        address, port = fields[1].split(":")
+        yield _address(address), int(port, 16), owners.get(fields[9], [])
 
 
 def _owners() -> dict[str, list[User]]:
