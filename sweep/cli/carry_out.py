@@ -12,6 +12,7 @@ import click
 
 from sweep import __version__
 from sweep.awake import staying_awake
+from sweep.cli.closing import notify_specs, report_at_the_end
 from sweep.cli.detaching import Background, how_to_follow, split
 from sweep.cli.elsewhere import come_home, require_other_machine, send
 from sweep.cli.manner import ON_HOST, Manner
@@ -31,6 +32,7 @@ from sweep.errors import HostRefused, SweepError
 from sweep.estimate import pace_of
 from sweep.host import connect
 from sweep.inventory import HostSpec
+from sweep.notify import notifying
 from sweep.plan import Plan, due
 from sweep.plan_document import plan_to_doc
 from sweep.progress import Progress, Stage, progress_for
@@ -73,7 +75,9 @@ def start(options: Options, prepared: Prepared, runs_dir: Path, manner: Manner) 
             run.write_plan(document)
             options.say(f"run {run.id}: {run.path}")
             options.detail(f"unit template: {templates or 'the packaged one'}")
-            execution = Execution(options, run, plan, spec, progress, until=until)
+            execution = Execution(
+                options, run, plan, spec, progress, until=until, report=manner.report
+            )
             return execution.work(due(plan, ()), resumed=False)
 
     return in_its_process(options, run, manner, work)
@@ -134,6 +138,7 @@ def _go_on(
             bool(given["accept_changes"]),
             found.wanted,
             until,
+            manner.report,
         )
         todo = found.wanted(missing)
         # With nothing left to measure, production may still wait for its host.
@@ -174,7 +179,8 @@ def put_back(name: str, spec: HostSpec) -> None:
 class Execution:
     """One process working on one run: from the first connection to the closing lines.
 
-    `wanted` narrows what is due (`--only`); what it leaves out does not count in the end.
+    `wanted` narrows what is due (`--only`); what it leaves out does not count in the end. `report`:
+    make one then.
     """
 
     options: Options
@@ -185,9 +191,14 @@ class Execution:
     accept_changes: bool = False
     wanted: Callable[[Todo], Todo] = everything
     until: Until | None = None
+    report: bool = True
 
     def work(self, todo: Todo, *, resumed: bool) -> int:
         """Do what is due; the exit status. Whatever ends it, the run's directory says so."""
+        with notifying(notify_specs(self.options, self.run, self.plan), self.run):
+            return self._work(todo, resumed=resumed)
+
+    def _work(self, todo: Todo, *, resumed: bool) -> int:
         self.run.begin({name: len(trials) for name, trials in todo.items()}, resumed=resumed)
         self.progress.begin(self.plan, todo)
         try:
@@ -248,4 +259,6 @@ class Execution:
         self.progress.end()
         self.run.end(reason, exit_code)
         print_closing(self.run, self.plan, color=self.options.color)
+        if self.report:
+            report_at_the_end(self.options, self.run, exit_code)
         return exit_code

@@ -24,14 +24,17 @@ Command = Callable[..., Any]
 @dataclass(frozen=True)
 class Manner:
     """`until`: the moment by which production serves again; None: no such moment. `detach`: None,
-    or where the sweep goes on when its terminal is closed: in a process here or on the host."""
+    or where the sweep goes on when its terminal is closed: in a process here or on the host.
+    `report`: make the report in the end."""
 
     until: datetime | None = None
     detach: str | None = None
+    report: bool = True
 
     def words(self) -> list[str]:
         """The same for the tool on the host, whose clock may be in another zone."""
-        return ["--until", self.until.isoformat(timespec="seconds")] if self.until else []
+        until = ["--until", self.until.isoformat(timespec="seconds")] if self.until else []
+        return [*until, *([] if self.report else ["--no-report"])]
 
     def deadline(self, plan: Plan, spec: HostSpec, pace: Pace | None) -> Until | None:
         """--until for this plan; `pace` is that of the latest run of its sweep."""
@@ -62,6 +65,7 @@ _OPTIONS = (
         help="Go on when the terminal is closed; =host: on the GPU host, so that this machine may "
         "sleep.",
     ),
+    click.option("--no-report", is_flag=True, help="Make no report.html in the end."),
 )  # fmt: skip
 
 
@@ -75,7 +79,8 @@ def manner_options(command: Command) -> Command:
 def manner_from(given: Mapping[str, Any]) -> Manner:
     """The options as a value. UsageError: --until names no time to come."""
     text = given["until"]
-    return Manner(None if text is None else _moment(text), given["detach"])
+    until = None if text is None else _moment(text)
+    return Manner(until, given["detach"], report=not given["no_report"])
 
 
 def _moment(text: str) -> datetime:

@@ -151,10 +151,11 @@ def read_status(run: RunDirectory, elsewhere: LockState | None = None) -> Status
     # The lock first: what happens between two readings then looks like progress, not like a death.
     lock = elsewhere or run.lock_state()
     rows, events, at = run.rows(), run.events(), run.now()
-    alive = lock.held
     launches = tuple(_launch_statuses(plan, rows))
     session = _session(events)
     end = _end(session)
+    # Who has said how it ended still writes the report, and works on the run no more.
+    alive = lock.held and end is None
     state = _state(launches, session, end, alive=alive)
     until = at if alive else session[-1].at if session else at
     return Status(

@@ -75,6 +75,7 @@ def _give_back(session: Session, *, after_trouble: bool = False) -> None:
             with noticing_reboots(session):
                 restored = session.systemd.restore()
             sweep.note(restored.text)
+            sweep.run.event("restored", text=restored.text)
     except Interrupted:
         with sweep.clock.shielded(1000):
             session.systemd.hand_over()
