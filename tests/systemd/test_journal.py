@@ -11,8 +11,8 @@ import pytest
 from sweep.sglang.journal import scrape
 from sweep.sglang.verify import capacity
 from sweep.systemd import Systemd
-from tests.systemd.conftest import Connections
-from tests.systemd.targets import NO_SECRETS, Target, rendered, taken, wait_for
+from tests.systemd.conftest import Connections, connection_as
+from tests.systemd.targets import NO_SECRETS, Target, me, rendered, taken, wait_for
 from tests.testhost import Machine, Pool
 
 CAPACITY = (
@@ -174,3 +174,22 @@ def test_a_time_is_read_to_the_millisecond(host: Target) -> None:
     assert half == list(range(half[0], half[-1] + 1))
     assert whole[0] < half[0] < half[-1] < whole[-1]
     assert len(half) < 0.5 * len(whole)
+
+
+def test_the_lines_of_another_boot_are_still_those_of_their_start(testhost: Pool) -> None:
+    machine = testhost.fresh("journal")
+    with connection_as(machine, "root") as target:
+        systemd = target.systemd()
+        systemd.take(me())
+        before = start(target, systemd, COUNTING)
+        wait_for(lambda: len(numbers(systemd.journal(before))) > 20, "its lines")
+        machine.reboot()
+        assert len(numbers(systemd.journal(before))) > 20
+        assert scrape(systemd.journal(before)).max_running_requests == 48
+        again = target.systemd()
+        again.take(me())
+        after = start(target, again, "sleep 0.5; echo another; sleep 600")
+        wait_for(lambda: b"another" in again.journal(after), "its line")
+        assert numbers(again.journal(after)) == []
+        again.restore(within_s=30)
+    testhost.discard("journal")
