@@ -83,7 +83,7 @@ copy() {{
   cp -p {run}/restore.sh {kept}/.restore.sh && cp -p {run}/record.json {kept}/.record.json || return
   flush {kept}/.lock {kept}/.restore.sh {kept}/.record.json
   for name in lock restore.sh record.json; do mv -f {kept}/.$name {kept}/$name || return; done
-  flush {kept} {root}
+  flush {kept} {root} {root}/..
 }}
 boot() {{
   mkdir -p {quote(wants)} && printf '%s' {quote(_boot_unit(paths))} > {new} || return

@@ -119,10 +119,12 @@ def take_lock(site: Site, mine: Lock) -> tuple[Lock, str | None]:
             "try again when production serves"
         )
     if reason is None:
+        elsewhere = owner.machine != mine.owner.machine
+        gone = " (if that machine is gone, until its dead-man timer fires)" if elsewhere else ""
         raise HostRefused(
             f"{site.host.name}: taken by run {found.lock.run_id} of {owner.text} since "
-            f"{owner.started}; wait for it, end it with `sweep stop {found.lock.run_id}` there, or "
-            f"give the host back with `sweep restore {site.host.name}`"
+            f"{owner.started}; wait for it{gone}, end it with `sweep stop {found.lock.run_id}` "
+            f"there, or give the host back with `sweep restore {site.host.name}`"
         )
     _replace(site, mine, found)
     former = f"run {found.lock.run_id} of {owner.text}, begun {owner.started}"

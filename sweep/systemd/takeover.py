@@ -43,15 +43,17 @@ def take(site: Site, mine: Lock, health: Health) -> tuple[Hold, Takeover]:
     must be. Then nothing was changed.
     """
     _require_own_unit(site)
-    seen = look(site, production_units(site))
-    require_production(site, seen)
-    site.run(recall_all(site.paths))
     # This process may have known the host before it was started anew.
-    mine = replace(mine, host_boot_id=site.run(site.boot_id).text.strip())
+    boot_id = text(
+        site.ask("recall", f"{recall_all(site.paths)}echo @@boot; {site.boot_id}")["boot"]
+    )
+    mine = replace(mine, host_boot_id=boot_id)
     lock, taken_over = take_lock(site, mine)
     hold = Hold(site, lock)
     others = runs(site, restored=False)
     try:
+        seen = look(site, production_units(site))
+        require_production(site, seen)
         record, notes = _record(site, seen, others, health)
         _make_directories(site, serving=any(one.active for one in seen))
         write_record(site, record)
