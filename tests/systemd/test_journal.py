@@ -11,7 +11,7 @@ import pytest
 from sweep.sglang.journal import scrape
 from sweep.sglang.verify import capacity
 from sweep.systemd import Systemd
-from tests.systemd.conftest import Connections, connection_as
+from tests.systemd.conftest import connection_as
 from tests.systemd.targets import NO_SECRETS, Target, me, rendered, taken, wait_for
 from tests.testhost import Machine, Pool
 
@@ -109,24 +109,35 @@ def test_messages_that_were_suppressed_are_counted(host: Target) -> None:
         assert scrape(systemd.journal(other)).suppressed == 0
 
 
-def test_a_users_unit_is_limited_by_journald_itself(
-    connections: Connections, testhost: Pool
-) -> None:
-    """LogRateLimitIntervalSec= of a user's unit does not reach journald."""
+@pytest.fixture(params=["stranger", "member"])
+def user(testhost: Pool, request: pytest.FixtureRequest) -> Iterator[Target]:
+    """A user's own units, of one who may read the system's journal or not."""
     machine = testhost.shared("trixie")
-    target = connections("trixie-user")
-    with (
-        journald(machine, "RateLimitIntervalSec=2s\\nRateLimitBurst=100"),
-        taken(target) as systemd,
-    ):
-        invocation = start(target, systemd, TALKATIVE)
+    if request.param == "member":
+        machine.sh("gpasswd --add plain systemd-journal")
+    with connection_as(machine, "plain", scope="user") as target:
+        yield target
+        target.sh("rm -f /var/tmp/journal-test.sh")
+        left = target.left_over()
+    if request.param == "member":
+        machine.sh("gpasswd --delete plain systemd-journal")
+    assert left == []
+
+
+def may_read(target: Target) -> bool:
+    return "systemd-journal" in target.sh("id -nG").split()
+
+
+def test_a_users_unit_is_limited_by_journald_itself(user: Target, testhost: Pool) -> None:
+    """LogRateLimitIntervalSec= of a user's unit does not reach journald."""
+    settings = "RateLimitIntervalSec=2s\\nRateLimitBurst=100"
+    with journald(testhost.shared("trixie"), settings), taken(user) as systemd:
+        invocation = start(user, systemd, TALKATIVE)
         wait_for(lambda: b"after\n" in systemd.journal(invocation), "the lines after it")
-        readable = "systemd-journal" in target.sh("id -nG").split()
         found = scrape(systemd.journal(invocation))
-    target.sh("rm -f /var/tmp/journal-test.sh")
     assert found.max_running_requests == 48
-    # journald's own words stand in the system's journal, which this user may not read.
-    assert (found.suppressed >= 200) is readable
+    # journald's own words stand in the system's journal.
+    assert (found.suppressed >= 200) is may_read(user)
 
 
 @pytest.mark.parametrize("storage", ["none", "volatile"])
@@ -146,19 +157,16 @@ def test_a_journal_that_keeps_nothing_or_little(
     assert capacity(found, INFO).flags == (frozenset() if kept else {"journal_incomplete"})
 
 
-def test_a_login_that_may_not_read_the_journal(connections: Connections, testhost: Pool) -> None:
-    """In memory there is no journal of each user: only systemd-journal may read it."""
-    machine = testhost.shared("trixie")
-    target = connections("trixie-user")
-    with journald(machine, "Storage=volatile"), taken(target) as systemd:
-        readable = "systemd-journal" in target.sh("id -nG").split()
-        invocation = start(target, systemd, COUNTING)
+def test_a_journal_in_memory_is_read_by_members_only(user: Target, testhost: Pool) -> None:
+    """There is none of each user."""
+    with journald(testhost.shared("trixie"), "Storage=volatile"), taken(user) as systemd:
+        readable = may_read(user)
+        invocation = start(user, systemd, COUNTING)
         if readable:
             wait_for(lambda: numbers(systemd.journal(invocation)), "its lines")
         found = scrape(systemd.journal(invocation))
         systemd.stop()
         systemd.journal(invocation, ended=True)
-    target.sh("rm -f /var/tmp/journal-test.sh")
     assert (found.max_running_requests == 48) is readable
     assert capacity(found, INFO).max_running_requests == 48
 
