@@ -91,19 +91,13 @@ def measure(server: Server) -> tuple[Foreign | None, dict[str, Any]]:
         return chat_body(f"{number}. Count the trees.", max_tokens=48, stream=True,
                          stream_options={"include_usage": True})  # fmt: skip
 
-    result = run(
-        {
-            "host": "127.0.0.1",
-            "port": server.port,
-            "path": CHAT,
-            "headers": {},
-            "concurrency": CONCURRENCY,
-            "flush": True,
-            "timeout_s": LIMIT_S,
-            "warmup": [body(100 + number) for number in range(CONCURRENCY)],
-            "requests": [body(number) for number in range(REQUESTS)],
-        }  # fmt: skip
-    )
+    job = {
+        "host": "127.0.0.1", "port": server.port, "path": CHAT, "headers": {},
+        "concurrency": CONCURRENCY, "flush": True, "timeout_s": LIMIT_S,
+        "warmup": [body(100 + number) for number in range(CONCURRENCY)],
+        "requests": [body(number) for number in range(REQUESTS)],
+    }  # fmt: skip
+    result = run(job)
     assert result["error"] is None
     assert [request["error"] for request in result["requests"]] == [None] * REQUESTS
     before, after = (result[f"server_{when}"]["num_requests_total"] for when in ("before", "after"))
