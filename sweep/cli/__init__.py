@@ -2,6 +2,7 @@
 
 sweeps   run, resume, stop, restore: what touches a host
 look     render, check, status, logs: what only reads
+answers  recommend, compare: what was measured, decided
 reports  report: the answer, as a page
 tools    bench, scrape, init: useful without a sweep
 """
@@ -19,7 +20,7 @@ from pathlib import Path
 import click
 
 from sweep import __version__
-from sweep.cli import look, reports, sweeps, tools
+from sweep.cli import answers, look, reports, sweeps, tools
 from sweep.cli.options import DEFAULT_INVENTORY, Options
 from sweep.errors import OutOfRoom, SweepError
 
@@ -64,7 +65,7 @@ def cli(
     context.obj = Options(inventory, templates, -1 if quiet else verbose, color)
 
 
-GROUPS = (sweeps.COMMANDS, look.COMMANDS, reports.COMMANDS, tools.COMMANDS)
+GROUPS = (sweeps.COMMANDS, look.COMMANDS, reports.COMMANDS, answers.COMMANDS, tools.COMMANDS)
 for command in chain.from_iterable(GROUPS):
     cli.add_command(command)
 

@@ -16,15 +16,21 @@ from sweep.errors import RunDirectoryError, UsageError
     short_help="The answer, with tables and plots, as one HTML page.",
     epilog="\b\nExample:\n  sweep report                    the latest run\n"
     "  sweep report overnight-20261129-221400\n"
-    "  sweep report measured.csv -o report/",
+    "  sweep report measured.csv -o report/\n"
+    "  sweep report --format csv > points.csv",
 )
 @click.argument("inputs", metavar="[RUN|CSV]...", nargs=-1)
 @click.option("-o", "--output", type=click.Path(path_type=Path, file_okay=False),
               help="Where the files go. Default: the run's directory; for a CSV NAME-report/ "
               "beside it.")  # fmt: skip
+@click.option("--format", "form", type=click.Choice(["csv", "json", "parquet", "md", "latex"]),
+              help="Instead, every point as one row of a tidy table, on stdout.")  # fmt: skip
 @runs_dir_option
 @pass_options
-def report(options: Options, inputs: tuple[str, ...], output: Path | None, runs_dir: Path) -> None:
+def report(
+    options: Options, /, inputs: tuple[str, ...], output: Path | None, form: str | None,
+    runs_dir: Path,
+) -> None:  # fmt: skip
     """Which number of steps is best at each concurrency, how sure that is, and why.
 
     Writes report.html (one file, opens offline), report.md and every plot as PNG and SVG, and says
@@ -37,11 +43,23 @@ def report(options: Options, inputs: tuple[str, ...], output: Path | None, runs_
 
     paths = input_paths(inputs, runs_dir)
     bring_up_to_date(options, paths)
+    if form is not None:
+        print_table(paths, form)
+        return
     where = output or default_place(paths)
     made = make_report(paths)
     print_to_stdout(shown(made.document, ("answer",)), color=options.color)
     page, *others = made.write(where)
     options.say(f"report: {page} (and {len(others)} files beside it)")
+
+
+def print_table(paths: Sequence[Path], form: str) -> None:
+    """Every point of every input as a row, in one of the formats of `report.exports`."""
+    from sweep.report.analysis import analyse
+    from sweep.report.data import load_results
+    from sweep.report.exports import export
+
+    click.echo(export(analyse(load_results(paths)), form), nl=False)
 
 
 def input_paths(names: Sequence[str], runs_dir: Path) -> list[Path]:

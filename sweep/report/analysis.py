@@ -9,20 +9,18 @@ from typing import cast
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import is_numeric_dtype
 
 from sweep.report import why
 from sweep.report.data import METRICS, STEPS, Results, Source
 from sweep.report.effects import choose, effects, peaks, point_interval
 from sweep.report.estimates import Estimate, Fit
+from sweep.report.facts import Facts, gather
 from sweep.report.groups import Setting, labels, settings
 from sweep.report.noise import fit
 from sweep.report.notes import notes, repeat_command
 from sweep.report.summary import Analysis, Capacity, Cell, Effect, Group, Load, Metric
-from sweep.rows import COLUMNS, FLAGS
 
-# Columns that say where a row is from, not what was measured.
-_NOT_MEASURED = ("schema", "trial", "attempt", STEPS)
+_FITTED = ("steps", "load", "concurrency", "start", "hours", "y")
 
 
 def analyse(results: Results) -> Analysis:
@@ -37,14 +35,16 @@ def analyse(results: Results) -> Analysis:
 
 
 def _group(group_id: str, label: str, setting: Setting, source: Source) -> Group:
-    trials = prepared(setting.trials)
+    trials, metrics = prepared(setting.trials)
     fitted = fit(measured(trials))
     admitted = capacities(trials)
     steps = tuple(sorted({int(one) for one in trials["steps"]}))
     baseline = min(steps) if steps else None
-    tables = {str(load): table for load, table in trials.groupby("load", sort=False)}
-    order = sorted(tables, key=lambda load: _place(load, tables[load]))
-    loads = [_load(_Part(load, tables[load], fitted, admitted), steps, baseline) for load in order]
+    facts = gather(trials)
+    loads = [
+        _load(_Part(load, metrics[load], facts[load], fitted, admitted), steps, baseline)
+        for load in sorted(facts, key=lambda load: _place(load, facts[load]))
+    ]
     group = Group(
         group_id, source.id, label, setting.conditions, baseline, steps, tuple(loads), admitted,
         fitted.noise, fitted.drift, (), (), None, _launches(trials), fitted,
@@ -58,36 +58,36 @@ def _launches(trials: pd.DataFrame) -> dict[int, str]:
     return {int(cast(int, steps)): str(launch) for steps, launch in known.items()}
 
 
-def _place(load: str, table: pd.DataFrame) -> tuple[bool, float]:
+def _place(load: str, facts: Mapping[int, Facts]) -> tuple[bool, float]:
     """By concurrency; `max` is last."""
-    known = table["concurrency"].dropna()
-    return load == "max", float(known.iloc[0]) if len(known) else float("inf")
+    known = [one for point in facts.values() for one in point.concurrencies]
+    return load == "max", min(known, default=math.inf)
 
 
 # -- what goes into the fit -----------------------------------------------------------------------
 
 
-def prepared(trials: pd.DataFrame) -> pd.DataFrame:
-    """The latest attempts with steps, start, hours, and y: log of the metric of their load."""
+def prepared(trials: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Metric]]:
+    """The latest attempts with steps, start, hours, and y: log of the metric of their load.
+
+    And that metric by load.
+    """
     frame = trials.assign(
         steps=trials[STEPS].astype("int64"),
         start=trials["invocation_id"].fillna(trials["launch"]).fillna("start"),
         hours=(trials["started_at"] - trials["started_at"].min()).dt.total_seconds() / 3600,
-        metric="",
         y=np.nan,
     )
-    ok = frame["status"] == "ok"
-    for load, table in frame[ok].groupby("load", sort=False):
-        name = metric_of(table)
-        values = table[name].where(table[name] > 0)
-        frame.loc[frame["load"] == load, "metric"] = name
-        frame.loc[table.index, "y"] = np.log(values)
-    return frame
+    metrics: dict[str, Metric] = dict.fromkeys(frame["load"].dropna(), "agg_tok_s")
+    for load, table in frame[frame["status"] == "ok"].groupby("load", sort=False):
+        name = metrics[str(load)] = metric_of(table)
+        frame.loc[table.index, "y"] = np.log(table[name].where(table[name] > 0))
+    return frame, metrics
 
 
 def measured(trials: pd.DataFrame) -> pd.DataFrame:
     """The trials that have a value."""
-    return trials.loc[trials["y"].notna(), ["steps", "load", "start", "hours", "y"]]
+    return trials.loc[trials["y"].notna(), list(_FITTED)]
 
 
 def metric_of(table: pd.DataFrame) -> Metric:
@@ -116,27 +116,32 @@ def capacities(trials: pd.DataFrame) -> tuple[Capacity, ...]:
 
 @dataclass(frozen=True)
 class _Part:
-    """What one load is made of."""
+    """What one load is made of: `facts` by steps, ascending."""
 
     load: str
-    table: pd.DataFrame
+    metric: Metric
+    facts: Mapping[int, Facts]
     fit: Fit
     admitted: Sequence[Capacity]
 
+    @property
+    def points(self) -> tuple[Estimate, ...]:
+        return self.fit.points.get(self.load, ())
+
 
 def _load(part: _Part, steps: Sequence[int], baseline: int | None) -> Load:
-    points = part.fit.points.get(part.load, ())
+    points = part.points
     there = [point.steps for point in points]
     base = baseline if baseline in there else next(iter(there), None)
-    changes = {} if base is None else effects(part.fit, points, base)
-    cells = tuple(_cells(part, changes))
-    free = [point for point in points if not _cell_of(cells, point.steps).capped]
+    cells = tuple(_cells(part, {} if base is None else effects(part.fit, points, base)))
+    capped = {cell.steps for cell in cells if cell.capped}
+    free = [point for point in points if point.steps not in capped]
     choice = choose(part.fit, points) if points else None
-    metric = part.table["metric"].replace("", pd.NA).dropna()
+    known = {one for facts in part.facts.values() for one in facts.concurrencies}
     return Load(
         load=part.load,
-        concurrency=_concurrency(part.table),
-        metric=metric.iloc[0] if len(metric) else "agg_tok_s",
+        concurrency=next(iter(known)) if len(known) == 1 else None,
+        metric=part.metric,
         cells=cells,
         baseline=base,
         highest=choice.highest if choice else None,
@@ -154,66 +159,36 @@ def _load(part: _Part, steps: Sequence[int], baseline: int | None) -> Load:
     )
 
 
-def _cell_of(cells: Sequence[Cell], steps: int) -> Cell:
-    return next(cell for cell in cells if cell.steps == steps)
-
-
-def _concurrency(table: pd.DataFrame) -> int | None:
-    known = table["concurrency"].dropna().unique()
-    return int(known[0]) if len(known) == 1 else None
-
-
 def _runner_up(fitted: Fit, points: Sequence[Estimate], best: int) -> Effect | None:
     against = effects(fitted, points, best)
     return max(against.values(), key=lambda effect: effect.change, default=None)
 
 
 def _cells(part: _Part, changes: Mapping[int, Effect]) -> Iterator[Cell]:
-    points = {point.steps: point for point in part.fit.points.get(part.load, ())}
-    for steps, rows in part.table.groupby("steps"):
-        number = int(cast(int, steps))
-        yield _cell(part, rows, points.get(number), changes.get(number))
+    points = {point.steps: point for point in part.points}
+    for steps, facts in part.facts.items():
+        yield _cell(part, steps, facts, points.get(steps), changes.get(steps))
 
 
-def _cell(part: _Part, rows: pd.DataFrame, point: Estimate | None, change: Effect | None) -> Cell:
-    steps = int(rows["steps"].iloc[0])
-    ok, bad = rows[rows["status"] == "ok"], rows[rows["status"] != "ok"]
-    concurrency = _concurrency(rows)
-    flags = _flags(ok)
+def _cell(
+    part: _Part, steps: int, facts: Facts, point: Estimate | None, change: Effect | None
+) -> Cell:
     admitted, inferred = why.admits(part.admitted, steps)
-    over = concurrency is not None and admitted is not None and concurrency > admitted
-    last = bad.iloc[-1] if len(bad) and not len(ok) else None
+    over = admitted is not None and (facts.concurrency or 0) > admitted
+    told = "capped" in facts.flags
     return Cell(
         steps=steps,
-        concurrency=concurrency,
-        n=int(rows["y"].notna().sum()),
+        concurrency=facts.concurrency,
+        n=len(facts.values),
         mean=None if point is None else math.exp(point.mean),
         interval=None if point is None else point_interval(part.fit, point),
-        values=tuple(float(one) for one in np.exp(rows["y"].dropna())),
+        values=tuple(facts.values),
         change=change,
-        capped="capped" in flags or over,
-        capped_inferred=over and inferred and "capped" not in flags,
-        flags=flags,
-        failure=None if last is None else _text(last["failure"]) or "unknown",
-        failure_detail=None if last is None else _text(last["failure_detail"]),
-        failed=len(bad),
-        numbers=_numbers(ok),
+        capped=told or over,
+        capped_inferred=over and inferred and not told,
+        flags=facts.flags,
+        failure=None if facts.ok else facts.failure,
+        failure_detail=None if facts.ok else facts.detail,
+        failed=facts.failed,
+        numbers=facts.numbers,
     )
-
-
-def _text(cell: object) -> str | None:
-    return None if cell is None or cell is pd.NA else str(cell)
-
-
-def _flags(rows: pd.DataFrame) -> tuple[str, ...]:
-    """Every flag that any row has, in the order of `rows.FLAGS`."""
-    held = {flag for cell in rows["flags"].dropna().unique() for flag in str(cell).split(";")}
-    return tuple(flag for flag in FLAGS if flag in held)
-
-
-def _numbers(rows: pd.DataFrame) -> dict[str, float]:
-    """The mean of every numeric column of results.csv that has a value."""
-    names = [name for name in COLUMNS
-             if name not in _NOT_MEASURED and is_numeric_dtype(rows[name])]  # fmt: skip
-    means = rows[names].mean()
-    return {str(name): float(value) for name, value in means.items() if pd.notna(value)}

@@ -232,7 +232,7 @@ def _read_csv(path: Path) -> pd.DataFrame:
 def _usable(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """The rows that say what was measured where; how many do not."""
     failed = frame["status"].fillna("") == "failed"
-    placed = frame[STEPS].notna() & (frame["concurrency"].notna() | failed)
+    placed = frame[STEPS].notna() & frame["concurrency"].notna()
     measured = frame[list(METRICS)].notna().any(axis=1) | failed
     said = []
     if count := int((~placed).sum()):
@@ -275,7 +275,11 @@ def _typed(raw: pd.DataFrame) -> pd.DataFrame:
 
 
 def _column(raw: pd.DataFrame, name: str) -> pd.Series[Any]:
-    found = raw[name] if name in raw.columns else pd.Series(pd.NA, index=raw.index, dtype="object")
+    if name not in raw.columns:
+        kind = "Int64" if name in INTEGERS else "float64" if name in REALS else "string"
+        kind = "datetime64[ns, UTC]" if name in TIMES else kind
+        return pd.Series(None, index=raw.index, dtype=kind)
+    found = raw[name]
     if name in INTEGERS:
         numbers = pd.to_numeric(found, errors="coerce").astype("float64")
         return numbers.where(numbers % 1 == 0).astype("Int64")

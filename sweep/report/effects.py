@@ -16,12 +16,14 @@ from functools import lru_cache
 import numpy as np
 from scipy import optimize, special, stats
 
-from sweep.report.estimates import Estimate, Fit
+from sweep.report.estimates import Estimate, Fit, odds
 from sweep.report.summary import Effect, Interval, Verdict
 
 LEVEL = 0.95
-# Fewer steps are as good while the odds that they are the better ones are three in ten.
-AS_GOOD = 0.3
+# Fewer steps are as good while the odds that they are the better ones are two in five; three in
+# ten where nothing was repeated, and the noise itself is a guess.
+AS_GOOD = 0.4
+AS_GOOD_GUESSED = 0.3
 # What a normal value stays below in 95 of 100 cases.
 KNOWN_95 = 1.96
 # From so many trials on an interval comes from the trials themselves.
@@ -102,28 +104,47 @@ class Choice:
 def choose(fit: Fit, points: Sequence[Estimate]) -> Choice:
     """What to use at one load; `points` has at least one.
 
-    Ties are what cannot be told from the highest; as good is what of them is the better one with
-    odds of at least `AS_GOOD`.
+    Ties are what cannot be told from the highest mean. Of these the most probable is found (see
+    `beliefs`), and as good is what is better than it with odds of at least `AS_GOOD`.
     """
-    top = max(points, key=lambda point: point.mean)
-    against = effects(fit, points, top.steps)
-    ties = [point for point in points if point is top or not against[point.steps].interval.high < 0]
-    as_good = [point for point in ties if point is top or _odds(fit, point, top) >= AS_GOOD]
+    highest = max(points, key=lambda point: point.mean)
+    against = effects(fit, points, highest.steps)
+    ties = [
+        point for point in points
+        if point is highest or against[point.steps].interval.high >= 0
+    ]  # fmt: skip
+    likely = _likely(fit, ties) or highest
+    enough = AS_GOOD if fit.noise.measured else AS_GOOD_GUESSED
+    as_good = [
+        point
+        for point in ties
+        if point is likely or odds(*difference_of(fit, point, likely)) >= enough
+    ]
     return Choice(
-        top.steps, tuple(point.steps for point in ties), tuple(point.steps for point in as_good)
+        highest.steps, tuple(point.steps for point in ties), tuple(point.steps for point in as_good)
     )
 
 
-def _odds(fit: Fit, one: Estimate, other: Estimate) -> float:
-    """How likely the one is the better, judged by these two alone."""
-    return odds(one.mean - other.mean, *fit.spread(one, other))
+def _likely(fit: Fit, ties: Sequence[Estimate]) -> Estimate | None:
+    belief = fit.beliefs.get(ties[0].load)
+    if belief is None:
+        return None
+    top = belief.top(point.steps for point in ties)
+    return next(point for point in ties if point.steps == top)
 
 
-def odds(difference: float, variance: float, df: float) -> float:
-    """How likely the truth behind a measured difference is above 0."""
-    if not variance:
-        return float(difference >= 0)
-    return float(stats.t.cdf(difference / math.sqrt(variance), df))
+def difference_of(fit: Fit, one: Estimate, other: Estimate) -> tuple[float, float]:
+    """(how much higher one is than the other of its load, the variance of that), in logs."""
+    belief = fit.beliefs.get(one.load)
+    if belief is not None:
+        return belief.difference(one.steps, other.steps)
+    return one.mean - other.mean, fit.spread(one, other)[0]
+
+
+def _clearly_below(fit: Fit, one: Estimate, other: Estimate) -> bool:
+    """Whether the one is lower beyond the noise, judged by these two alone."""
+    variance, df = fit.spread(one, other)
+    return other.mean - one.mean > float(stats.t.ppf(LEVEL, df)) * math.sqrt(variance)
 
 
 def point_interval(fit: Fit, point: Estimate) -> Interval:
@@ -161,4 +182,4 @@ def peaks(fit: Fit, points: Sequence[Estimate]) -> tuple[int, ...]:
 def _valley(fit: Fit, between: Sequence[Estimate]) -> bool:
     """Whether the lowest point between two tops is below both beyond the noise."""
     lowest = min(between, key=lambda point: point.mean)
-    return all(_odds(fit, lowest, top) <= 1 - LEVEL for top in (between[0], between[-1]))
+    return all(_clearly_below(fit, lowest, top) for top in (between[0], between[-1]))

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
 from sweep.report.summary import Drift, Noise
+
+Floats = npt.NDArray[np.float64]
 
 # More degrees of freedom than this are as good as knowing.
 KNOWN = 500.0
@@ -16,11 +22,14 @@ KNOWN = 500.0
 class Estimate:
     """One point: `mean` of log(metric) over its `n` trials, freed of drift.
 
+    `concurrency`: as a number, 0 where it is not known.
     `hours`: their mean time since the group's first trial. `trial_part`, `start_part`: the variance
     of the mean in units of the two variances of the noise. `logs`: the trials themselves.
     """
 
+    load: str
     steps: int
+    concurrency: float
     n: int
     mean: float
     hours: float
@@ -30,11 +39,38 @@ class Estimate:
 
 
 @dataclass(frozen=True)
+class Belief:
+    """Of the points of one load: log(metric) by steps, and its covariance."""
+
+    steps: tuple[int, ...]
+    mean: Floats
+    covariance: Floats
+
+    def top(self, among: Iterable[int]) -> int:
+        """The steps that are most probably the highest of these."""
+        return max(among, key=lambda steps: self.mean[self.steps.index(steps)])
+
+    def difference(self, one: int, other: int) -> tuple[float, float]:
+        """(how much higher one is than the other, the variance of that)."""
+        i, j = self.steps.index(one), self.steps.index(other)
+        spread = self.covariance[i, i] + self.covariance[j, j] - 2 * self.covariance[i, j]
+        return float(self.mean[i] - self.mean[j]), max(0.0, float(spread))
+
+
+def odds(difference: float, variance: float) -> float:
+    """How likely a normal value is above 0."""
+    if not variance:
+        return float(difference >= 0)
+    return float(special.ndtr(difference / math.sqrt(variance)))
+
+
+@dataclass(frozen=True)
 class Fit:
     """The noise of a group, and its points by load, ascending in steps.
 
     `slope_variance`: of the drift (per hour) that was taken out; 0 if none was. `restart_df`: the
-    degrees of freedom of the noise's `restart`, inf where it is assumed.
+    degrees of freedom of the noise's `restart`, inf where it is assumed. `beliefs`: by load, what
+    the choice between ties goes by; a load may have none.
     """
 
     noise: Noise
@@ -42,6 +78,7 @@ class Fit:
     points: Mapping[str, tuple[Estimate, ...]]
     slope_variance: float
     restart_df: float
+    beliefs: Mapping[str, Belief]
 
     def spread(self, one: Estimate, other: Estimate | None = None) -> tuple[float, float]:
         """(variance, degrees of freedom by Satterthwaite) of a mean, or of a difference of two."""

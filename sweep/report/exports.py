@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
-from typing import Any, Literal, get_args
+from typing import Any
 
 import pandas as pd
 
@@ -19,8 +19,7 @@ from sweep.errors import UsageError
 from sweep.report.summary import Analysis, Cell, Group, Load
 from sweep.rows import MEASURED
 
-Format = Literal["csv", "json", "parquet", "md", "latex"]
-FORMATS: tuple[str, ...] = get_args(Format)
+FORMATS = ("csv", "json", "parquet", "md", "latex")
 
 # What a page has room for: the whole table goes into files that programs read.
 _SHORT = ("steps", "concurrency", "n", "tok_s", "tok_s_low", "tok_s_high", "change", "verdict",
@@ -33,7 +32,8 @@ def tidy_table(analysis: Analysis) -> pd.DataFrame:
     rows = [row for group in analysis.groups for row in _rows(group)]
     columns = [*dict.fromkeys(key for row in rows for key in row)] or ["source", "group"]
     table = pd.DataFrame.from_records(rows, columns=columns)
-    return table.convert_dtypes(convert_floating=False)
+    whole = [name for name in ("max_running_requests", "max_total_num_tokens") if name in table]
+    return table.astype(dict.fromkeys(whole, "Int64"))
 
 
 def _rows(group: Group) -> Iterator[dict[str, Any]]:
@@ -68,7 +68,7 @@ def _row(group: Group, load: Load, cell: Cell) -> dict[str, Any]:
     return row | {name: value for name, value in cell.numbers.items() if name in MEASURED}
 
 
-def export(analysis: Analysis, form: Format) -> bytes:
+def export(analysis: Analysis, form: str) -> bytes:
     """The tidy table in one of `FORMATS`; md and latex hold the columns that fit a page.
 
     Raises:
@@ -83,7 +83,7 @@ def export(analysis: Analysis, form: Format) -> bytes:
         records = json.loads(table.to_json(orient="records", double_precision=15))
         return (json.dumps(records, indent=1, ensure_ascii=False) + "\n").encode()
     columns, rows = _page(table, analysis)
-    text = _markdown(columns, rows) if form == "md" else _latex(columns, rows)
+    text = {"md": _markdown, "latex": _latex}[form](columns, rows)
     return text.encode()
 
 

@@ -29,7 +29,8 @@ class Setting:
 
 def settings(results: Results) -> list[Setting]:
     """Every setting of every input, in the order of their first rows."""
-    return [setting for part in _parts(results.trials) for setting in _split(part)]
+    placed = results.trials[results.trials[STEPS].notna() & results.trials["load"].notna()]
+    return [setting for part in _parts(placed) for setting in _split(part)]
 
 
 def _parts(trials: pd.DataFrame) -> Iterator[pd.DataFrame]:

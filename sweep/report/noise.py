@@ -14,12 +14,12 @@ by a robust scale, left out, and counted.
 from __future__ import annotations
 
 import math
-from typing import cast
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
+from sweep.report.beliefs import believe
 from sweep.report.estimates import Estimate, Fit
 from sweep.report.summary import Drift, Interval, Noise
 
@@ -35,12 +35,15 @@ _HALF_NORMAL = 0.6745
 
 
 def fit(trials: pd.DataFrame) -> Fit:
-    """From the ok trials of one group: columns steps, load, y (log of the metric), start, hours."""
+    """From the ok trials of one group.
+
+    Columns: steps, load, concurrency, start, hours, and y, the log of the metric.
+    """
     out = far_out(trials)
     kept = trials.drop(index=out)
-    sigma, df, points, count = _within(kept)
+    sigma, df, repeated, count = _within(kept)
     starts = _start_means(kept)
-    drift, slope, slope_variance = _drift(starts, trials, sigma)
+    drift, slope, slope_variance = _drift(starts, trials)
     if drift is not None and drift.matters:
         hours = kept["hours"] - kept["hours"].mean()
         kept = kept.assign(y=kept["y"] - slope * hours)
@@ -48,32 +51,34 @@ def fit(trials: pd.DataFrame) -> Fit:
     else:
         slope_variance = 0.0
     between, between_df, each = _between(starts, lost=1 if slope_variance else 0)
+    points = _estimates(kept)
+    restart_df = math.inf
     if not df and between_df:
         # Every trial had its own start: what differs between them holds both.
-        noise = Noise(math.sqrt(between), between_df, True, *_repeated(kept), len(out), 0.0, True)
-        return Fit(noise, drift, _estimates(kept), slope_variance, math.inf)
-    restart = _restart(between, between_df, sigma, each)
-    restart_df = float(between_df + RESTART_WEIGHT) if between_df else math.inf
-    measured = df > 0
-    noise = Noise(
-        sigma if measured else ASSUMED_NOISE, df, measured, points, count, len(out), restart,
-        between_df > 0,
-    )  # fmt: skip
-    return Fit(noise, drift, _estimates(kept), slope_variance, restart_df)
+        sigma, df, restart = math.sqrt(between), between_df, 0.0
+        repeated, count = _repeated(kept)
+    else:
+        restart = _restart(between, between_df, sigma, each)
+        restart_df = float(between_df + RESTART_WEIGHT) if between_df else math.inf
+    noise = Noise(sigma, df, df > 0, repeated, count, len(out), restart, between_df > 0)
+    return Fit(noise, drift, points, slope_variance, restart_df, believe(noise, points))
 
 
 def far_out(trials: pd.DataFrame) -> pd.Index:
-    """The trials that something disturbed, judged by the others of their point and start.
+    """The trials that something disturbed, judged by the others of their point.
 
-    Of two that are too far apart the slower one is out: what disturbs a server slows it.
+    Those of the same start are compared; of all starts where each measured the point once. Of two
+    that are too far apart the slower one is out: what disturbs a server slows it.
     """
     key = ["steps", "load", "start"]
+    if not trials.duplicated(key).any():
+        key = ["steps", "load"]
     groups = trials.groupby(key, sort=False, dropna=False)["y"]
-    steps = groups.diff().abs().dropna()
-    if len(steps) < 2:
+    apart = groups.diff().abs().dropna()
+    if len(apart) < 2:
         return trials.index[:0]
-    scale = float(steps.median()) / (_HALF_NORMAL * math.sqrt(2))
-    cut = float(stats.t.ppf(1 - FAR_OUT, len(steps))) * scale
+    scale = float(apart.median()) / (_HALF_NORMAL * math.sqrt(2))
+    cut = float(stats.t.ppf(1 - FAR_OUT, len(apart))) * scale
     size = groups.transform("size")
     pair = size == 2
     reach = np.where(pair, cut * math.sqrt(2), cut * np.sqrt(1 + math.pi / 2 / size))
@@ -134,9 +139,7 @@ def _restart(between: float, df: int, sigma: float, each: float) -> float:
     return math.sqrt((df * found + RESTART_WEIGHT * ASSUMED_RESTART**2) / (df + RESTART_WEIGHT))
 
 
-def _drift(
-    starts: pd.DataFrame, trials: pd.DataFrame, sigma: float
-) -> tuple[Drift | None, float, float]:
+def _drift(starts: pd.DataFrame, trials: pd.DataFrame) -> tuple[Drift | None, float, float]:
     """(drift, slope per hour, its variance) from points measured again after another start."""
     spread = float((starts["h"] ** 2).sum()) if len(starts) else 0.0
     points = starts.groupby(["steps", "load"], sort=False).ngroups
@@ -145,8 +148,7 @@ def _drift(
         return None, 0.0, 0.0
     slope = float((starts["h"] * starts["r"]).sum()) / spread
     left = float(((starts["r"] - slope * starts["h"]) ** 2).sum()) / df
-    floor = sigma**2 / float(starts["n"].mean()) / 4 if len(starts) else 0.0
-    variance = max(left, floor) / spread
+    variance = left / spread
     hours = float(trials["hours"].max() - trials["hours"].min())
     reach = float(stats.t.ppf(0.975, df)) * math.sqrt(variance)
     low, high = ((slope - reach) * hours, (slope + reach) * hours)
@@ -156,20 +158,27 @@ def _drift(
 
 
 def _estimates(kept: pd.DataFrame) -> dict[str, tuple[Estimate, ...]]:
+    key = ["load", "steps"]
+    by_start = kept.groupby([*key, "start"], dropna=False).size()
+    points = kept.groupby(key)
+    table = points[["concurrency", "hours"]].mean().astype("float64").fillna(0.0)
+    table["n"], table["mean"] = points["y"].size(), points["y"].mean()
+    table["start_part"] = (by_start**2).groupby(key).sum() / table["n"] ** 2
+    logs = points["y"].agg(tuple)
     by_load: dict[str, list[Estimate]] = {}
-    for key, rows in kept.groupby(["load", "steps"]):
-        load, steps = cast(tuple[str, int], key)
-        share = rows.groupby("start", dropna=False).size().to_numpy() / len(rows)
-        hours = float(rows["hours"].mean())
-        by_load.setdefault(str(load), []).append(
-            Estimate(
-                steps=int(steps),
-                n=len(rows),
-                mean=float(rows["y"].mean()),
-                hours=0.0 if math.isnan(hours) else hours,
-                trial_part=1 / len(rows),
-                start_part=float((share**2).sum()),
-                logs=tuple(rows["y"]),
-            )
+    for (load, steps), row, values in zip(
+        table.index.tolist(), table.to_dict("records"), logs, strict=True
+    ):
+        estimate = Estimate(
+            load=str(load),
+            steps=int(steps),
+            concurrency=row["concurrency"],
+            n=int(row["n"]),
+            mean=row["mean"],
+            hours=row["hours"],
+            trial_part=1 / row["n"],
+            start_part=row["start_part"],
+            logs=values,
         )
+        by_load.setdefault(estimate.load, []).append(estimate)
     return {load: tuple(estimates) for load, estimates in by_load.items()}

@@ -45,7 +45,7 @@ def paste_for(
     launch_id = group.launches.get(steps) if steps is not None else None
     launches = source.plan.launches if source.plan else ()
     launch = next((one for one in launches if one.id == launch_id), None)
-    if launch is None:
+    if launch is None or "host" not in source.document:
         return None
     saved = source.document.get("templates")
     host = HostSpec.model_validate_json(json.dumps(source.document["host"]))

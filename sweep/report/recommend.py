@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sweep.errors import UsageError
-from sweep.report.effects import AS_GOOD, Choice, choose, odds
+from sweep.report.effects import AS_GOOD, AS_GOOD_GUESSED, Choice, choose, difference_of
+from sweep.report.estimates import odds
 from sweep.report.summary import Cell, Conditions, Effect, Group, Interval, Load, Metric
 from sweep.rows import COLUMNS
 
@@ -240,17 +241,15 @@ def _compromise(group: Group, mix: Mix, limits: Limits) -> Compromise | None:
             losses[steps] = {name: _loss(load, steps) for name, load in loads.items()}
     if not losses:
         return None
-    total = {
-        steps: 1 - math.exp(sum(mix[name] * math.log(1 - one) for name, one in by_load.items()))
-        for steps, by_load in losses.items()
-    }
-    least = min(total, key=lambda steps: total[steps])
+    likely = max(losses, key=lambda steps: _ahead(group, mix, steps, min(losses))[0])
+    enough = AS_GOOD if group.noise.measured else AS_GOOD_GUESSED
     best = next(
         steps
-        for steps in sorted(total)
-        if steps == least or _mix_odds(group, mix, steps, least) >= AS_GOOD
+        for steps in sorted(losses)
+        if steps == likely or odds(*_ahead(group, mix, steps, likely)) >= enough
     )
-    return Compromise(best, mix, total[best], losses[best], tuple(left_out))
+    kept = sum(mix[name] * math.log(1 - loss) for name, loss in losses[best].items())
+    return Compromise(best, mix, 1 - math.exp(kept), losses[best], tuple(left_out))
 
 
 def _loss(load: Load, steps: int) -> float:
@@ -261,14 +260,12 @@ def _loss(load: Load, steps: int) -> float:
     return max(0.0, 1 - cell.mean / best.mean)
 
 
-def _mix_odds(group: Group, mix: Mix, one: int, other: int) -> float:
-    """How likely `one` serves the mix better than `other`."""
-    difference = variance = 0.0
-    df = math.inf
+def _ahead(group: Group, mix: Mix, one: int, other: int) -> tuple[float, float]:
+    """(by how much `one` serves the mix better than `other`, the variance of that), in logs."""
+    ahead = variance = 0.0
     for load, share in mix.items():
         points = {point.steps: point for point in group.fit.points[load]}
-        spread, freedom = group.fit.spread(points[one], points[other])
-        difference += share * (points[one].mean - points[other].mean)
+        difference, spread = difference_of(group.fit, points[one], points[other])
+        ahead += share * difference
         variance += share**2 * spread
-        df = min(df, freedom)
-    return odds(difference, variance, df)
+    return ahead, variance

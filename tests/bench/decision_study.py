@@ -54,6 +54,7 @@ FAMILIES = (
     Family("one peak"),
     Family("two peaks", "two peaks"),
     Family("capacity cliff", "cliff"),
+    Family("ragged", "ragged"),
     Family("drift", drift=True),
     Family("outliers", outliers=True),
     Family("failed launches", failures=True),
@@ -97,6 +98,8 @@ def truth(family: Family, steps: np.ndarray, rng: np.random.Generator) -> np.nda
         table[:, column] = 120 * load**0.75 * length / slower
     if family.shape == "flat":
         table[:] = table[:1]
+    if family.shape == "ragged":
+        table *= np.exp(rng.normal(0, 0.03, table.shape))
     if family.shape == "two peaks" and len(steps) > 4:
         valley = rng.integers(2, len(steps) - 2)
         table[valley] *= rng.uniform(0.85, 0.97)

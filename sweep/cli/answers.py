@@ -1,0 +1,216 @@
+"""The commands that decide: recommend, compare."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from sweep.cli.look import runs_dir_option
+from sweep.cli.options import Options, pass_options
+from sweep.cli.reports import bring_up_to_date, input_paths
+from sweep.errors import UsageError
+
+if TYPE_CHECKING:
+    from sweep.report.adaptive import Adaptive
+    from sweep.report.data import Source
+    from sweep.report.paste import Pasted
+    from sweep.report.recommend import Recommendation
+
+Parsed = TypeVar("Parsed")
+
+format_option = click.option(
+    "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
+)
+
+
+@click.command(
+    short_help="Which steps to use, and what to paste.",
+    epilog="\b\nExample:\n  sweep recommend\n"
+    "  sweep recommend overnight-20261129-221400 --mix 1:0.7,16:0.3\n"
+    "  sweep recommend measured.csv --slo ttft_p99_ms=500,tpot_p99_ms=20 --format json",
+)
+@click.argument("source", metavar="[RUN|CSV]", required=False)
+@click.option("--mix", metavar="LOAD:SHARE,...",
+              help="The traffic one value is to serve. Default: every load alike.")  # fmt: skip
+@click.option("--slo", metavar="NAME=LIMIT,...",
+              help="Limits, such as ttft_p99_ms=500,tpot_p99_ms=20.")  # fmt: skip
+@click.option("-o", "--output", type=click.Path(path_type=Path, file_okay=False),
+              help="Where the files go. Default: the run's directory; none for a CSV.")  # fmt: skip
+@format_option
+@runs_dir_option
+@pass_options
+def recommend(
+    options: Options, /, source: str | None, output: Path | None, form: str, runs_dir: Path,
+    **given: str | None,
+) -> None:  # fmt: skip
+    """Best steps per concurrency with interval and runner-up, one value for a mix, what to paste.
+
+    Writes recommended.service (for a run) and adaptive.json (for SGLang's
+    --speculative-adaptive-config) beside the results.
+    """
+    from sweep.report.adaptive import adaptive
+    from sweep.report.analysis import analyse
+    from sweep.report.data import load_results
+    from sweep.report.recommend import parse_limits, parse_mix
+    from sweep.report.recommend import recommend as decide
+    from sweep.report.text import recommendation_json
+
+    shares = _parsed("--mix", parse_mix, given["mix"])
+    limits = _parsed("--slo", parse_limits, given["slo"])
+    paths = input_paths([source] if source else [], runs_dir)
+    bring_up_to_date(options, paths)
+    results = load_results(paths)
+    groups = analyse(results).groups
+    found = [decide(group, mix=shares, limits=limits) for group in groups]
+    schedules = [adaptive(one) for one in found]
+    if form == "json":
+        values = [recommendation_json(*pair) for pair in zip(found, schedules, strict=True)]
+        click.echo(json.dumps(values, indent=1, ensure_ascii=False))
+    if form == "text" and not found:
+        click.echo("nothing was measured yet")
+    for one, schedule in zip(found, schedules, strict=True):
+        answer = Answer(one, schedule, results.sources[0], len(found) > 1)
+        answer.carry_out(options, output, spoken=form == "text")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One recommendation, to be said and to be written as files; `several`: one of many."""
+
+    found: Recommendation
+    schedule: Adaptive
+    source: Source
+    several: bool
+
+    def carry_out(self, options: Options, output: Path | None, *, spoken: bool) -> None:
+        from sweep.report.paste import paste_for
+
+        pasted = paste_for(self.source, self.found.group, self.found.steps, options.templates)
+        if spoken:
+            self._say(pasted)
+        files = {}
+        if pasted is not None:
+            files["recommended.service"] = pasted.service
+        if self.schedule.text is not None:
+            files["adaptive.json"] = self.schedule.text
+        place = output or (self.source.path if self.source.kind == "run" else None)
+        if place is None:
+            if spoken and self.schedule.text is not None:
+                click.echo(f"adaptive.json:\n{self.schedule.text}", nl=False)
+            return
+        for name, text in files.items():
+            options.say(f"wrote {self._write(place, self._named(name), text)}")
+
+    def _say(self, pasted: Pasted | None) -> None:
+        from sweep.report.paste import flags_alone
+        from sweep.report.text import recommendation_lines
+
+        for line in recommendation_lines(self.found, several=self.several):
+            click.echo(line)
+        steps = self.found.steps
+        if steps is None:
+            return
+        if pasted is not None:
+            click.echo(f"\nsteps={steps} as a command line:\n{pasted.command}")
+            for note in pasted.notes:
+                click.echo(f"note: {note}")
+        else:
+            flags = flags_alone(steps, self.found.conditions.topk) or "no --speculative flag at all"
+            click.echo(f"\nsteps={steps} as flags: {flags}")
+        if self.schedule.text is not None:
+            flags = " ".join(self.schedule.flags("adaptive.json"))
+            click.echo(f"by batch size, SGLang 0.5.11 or newer: {flags}")
+        for note in self.schedule.notes:
+            click.echo(f"note: adaptive.json: {note}")
+
+    def _named(self, name: str) -> str:
+        """Several settings of one run keep their files apart."""
+        stem, _, ending = name.rpartition(".")
+        return f"{stem}-{self.found.group.id}.{ending}" if self.several else name
+
+    def _write(self, place: Path, name: str, text: str) -> Path:
+        from sweep.results import RunDirectory
+
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"-o: {place} cannot be made: {error.strerror}") from error
+        return RunDirectory(place).write(name, text.encode())
+
+
+@click.command(
+    short_help="Two runs, point by point.",
+    epilog="\b\nExample:\n  sweep compare before.csv after.csv\n"
+    "  sweep compare overnight-20261128-220000 overnight-20261129-221400 "
+    "--fail-on-regression 3%",
+)
+@click.argument("before", metavar="A")
+@click.argument("after", metavar="B")
+@click.option("--fail-on-regression", "limit", metavar="PERCENT",
+              help="Exit 1 if a point lost this much beyond the noise, or broke.")  # fmt: skip
+@format_option
+@runs_dir_option
+@pass_options
+def compare(
+    options: Options, /, before: str, after: str, limit: str | None, form: str, runs_dir: Path
+) -> int:
+    """Two runs (or CSV files) point by point: which changes clear the noise of both, what differs.
+
+    Gates an upgrade: --fail-on-regression 3% ends with exit status 1 where a point of B is at least
+    3 % slower than in A and the interval of the change lies below 0, or where it failed.
+    """
+    from sweep.report.analysis import analyse
+    from sweep.report.compare import compare as held_against
+    from sweep.report.data import load_results
+    from sweep.report.text import comparison_json, comparison_lines
+
+    allowed = _parsed("--fail-on-regression", parse_percent, limit)
+    paths = input_paths([before, after], runs_dir)
+    bring_up_to_date(options, paths)
+    one, other = (load_results([path]) for path in paths)
+    found = held_against(analyse(one), analyse(other))
+    if form == "json":
+        click.echo(json.dumps(comparison_json(found), indent=1, ensure_ascii=False))
+    else:
+        for line in comparison_lines(found):
+            click.echo(line)
+    if allowed is None:
+        return 0
+    bad = found.regressions(allowed)
+    for change in bad:
+        why = change.broke or (change.effect.text() if change.effect else "")
+        click.echo(f"regression: {change.label}: {why}", err=True)
+    return 1 if bad else 0
+
+
+def parse_percent(text: str) -> float:
+    """`3%`, `3 %` or `0.03` as a fraction.
+
+    Raises:
+        ValueError: not of that form, or not from 0 to 100 %.
+    """
+    number = text.strip().removesuffix("%").strip()
+    try:
+        value = float(number) / (100 if "%" in text else 1)
+    except ValueError as error:
+        raise ValueError("give a percentage, such as 3%") from error
+    if not 0 <= value < 1:
+        raise ValueError("give a percentage from 0 to 100, such as 3%")
+    return value
+
+
+def _parsed(option: str, parse: Callable[[str], Parsed], text: str | None) -> Parsed | None:
+    if text is None:
+        return None
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}") from error
+
+
+COMMANDS = (recommend, compare)

@@ -1,0 +1,93 @@
+"""recommend and compare, as a person calls them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.calling import sweep
+from tests.report.made import table
+
+PUBLISHED = Path(__file__).parents[2] / "runs" / "published-qwen3.5-122b"
+TRUTH = {0: 100.0, 1: 150.0, 2: 200.0, 3: 180.0}
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Path:
+    table(TRUTH, seed=1).to_csv(tmp_path / "before.csv", index=False)
+    table(TRUTH, seed=2).to_csv(tmp_path / "same.csv", index=False)
+    slower = {steps: rate * (0.8 if steps == 2 else 1) for steps, rate in TRUTH.items()}
+    table(slower, seed=3).to_csv(tmp_path / "slower.csv", index=False)
+    return tmp_path
+
+
+def test_recommend_says_what_to_use_and_writes_where_it_is_told(tmp_path: Path) -> None:
+    shown = sweep("recommend", str(PUBLISHED), "-o", "answer", cwd=tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    assert "C=1: steps=4, 277.4 tok/s per request" in shown.stdout
+    assert "C=64: steps=3" in shown.stdout
+    assert "this holds for: conditions that the table does not say" in shown.stdout
+    assert "steps=4 as flags: --speculative-num-steps 4 --speculative-eagle-topk 1" in shown.stdout
+    schedule = json.loads((tmp_path / "answer" / "adaptive.json").read_text())
+    assert schedule == {"1": {"candidate_steps": [4]}, "8": {"candidate_steps": [3]}}
+    assert not (tmp_path / "answer" / "recommended.service").exists(), "a table has no unit"
+
+
+def test_recommend_writes_beside_a_table_only_when_asked(tables: Path) -> None:
+    shown = sweep("recommend", "before.csv", "--mix", "1:0.7,16:0.3", cwd=tables)
+    assert "one value for 70% at C=1, 30% at C=16: steps=2" in shown.stdout
+    assert "adaptive.json:\n{" in shown.stdout
+    assert sorted(path.suffix for path in tables.iterdir()) == [".csv"] * 3
+
+
+def test_recommend_as_json(tables: Path) -> None:
+    shown = sweep("recommend", "before.csv", "--format", "json", cwd=tables)
+    (found,) = json.loads(shown.stdout)
+    assert [load["steps"] for load in found["loads"]] == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--mix", "1"), "--mix: '1' is not LOAD:SHARE"),
+        (("--mix", "7:1"), "--mix 7: nothing to use was measured there"),
+        (("--slo", "ttft_p99_ms"), "--slo: 'ttft_p99_ms' is not NAME=LIMIT"),
+        (("--slo", "tempo=1"), "--slo tempo: no such limit"),
+    ],
+)
+def test_what_cannot_be_meant_is_a_usage_error(
+    tables: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    shown = sweep("recommend", "before.csv", *arguments, cwd=tables)
+    assert shown.returncode == 2
+    assert said in shown.stderr
+
+
+@pytest.mark.parametrize(
+    ("other", "limit", "status"),
+    [
+        ("same.csv", "3%", 0),
+        ("slower.csv", "3%", 1),
+        ("slower.csv", "0.03", 1),
+        ("slower.csv", "50%", 0),
+        ("slower.csv", "much", 2),
+    ],
+)
+def test_a_regression_ends_with_one(tables: Path, other: str, limit: str, status: int) -> None:
+    shown = sweep("compare", "before.csv", other, "--fail-on-regression", limit, cwd=tables)
+    assert shown.returncode == status, shown.stderr
+    assert ("regression: steps=2 C=1: -2" in shown.stderr) == (status == 1)
+
+
+def test_compare_alone_gates_nothing(tables: Path) -> None:
+    shown = sweep("compare", "before.csv", "slower.csv", cwd=tables)
+    assert shown.returncode == 0
+    assert "best at C=1: steps=2 -> 3" in shown.stdout
+
+
+def test_a_run_that_is_not_there_is_named(tmp_path: Path) -> None:
+    shown = sweep("recommend", "nowhere", cwd=tmp_path)
+    assert shown.returncode == 4
+    assert "no run or file nowhere" in shown.stderr

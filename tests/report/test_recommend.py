@@ -1,0 +1,209 @@
+"""What to use, under which limits, for which mix; and what is pasted."""
+
+from __future__ import annotations
+
+import json
+
+import pandas as pd
+import pytest
+
+from sweep.errors import UsageError
+from sweep.inventory import HostSpec
+from sweep.plan import Launch, ServerConfig
+from sweep.report.adaptive import adaptive
+from sweep.report.paste import flags_alone, pasted
+from sweep.report.recommend import parse_limits, parse_mix, recommend
+from sweep.report.summary import Group
+from sweep.report.text import recommendation_json, recommendation_lines
+from sweep.unit import Templates
+from tests.report.made import group_of, shadowed, table
+
+ALONE = {0: 100.0, 1: 150.0, 2: 190.0, 3: 220.0, 4: 240.0}
+CROWDED = {0: 100.0, 1: 140.0, 2: 150.0, 3: 130.0, 4: 110.0}
+
+
+def two_loads(**more: object) -> Group:
+    """Steps 4 is best alone, 2 in a crowd."""
+    alone, crowded = table(ALONE, loads=(1,), **more), table(CROWDED, loads=(16,), seed=5, **more)
+    return group_of(pd.concat([alone, crowded], ignore_index=True))
+
+
+def test_each_load_has_its_best_and_the_mix_one_for_all() -> None:
+    found = recommend(two_loads())
+    assert [(pick.load, pick.steps, pick.sure) for pick in found.picks] == [
+        ("1", 4, True),
+        ("16", 2, True),
+    ]
+    assert found.compromise is not None
+    assert found.compromise.mix == {"1": 0.5, "16": 0.5}
+    assert found.steps in (2, 3)
+
+
+@pytest.mark.parametrize(("mix", "steps"), [("1:0.99,16:0.01", 4), ("1:1,16:99", 2), ("16:3", 2)])
+def test_the_mix_decides(mix: str, steps: int) -> None:
+    found = recommend(two_loads(), mix=parse_mix(mix))
+    assert found.compromise is not None
+    assert found.compromise.steps == steps
+    assert sum(found.compromise.mix.values()) == pytest.approx(1)
+
+
+def test_a_limit_leaves_out_what_breaks_it() -> None:
+    frame = table(ALONE, loads=(1,))
+    frame["ttft_ms_p99"] = frame["steps"] * 100.0
+    found = recommend(group_of(frame), limits=parse_limits("ttft_p99_ms=250"))
+    (pick,) = found.picks
+    assert pick.steps == 2
+    assert "steps=4 is out: ttft_p99_ms 400.0 is above 250" in pick.why
+    assert found.steps == 2
+    nothing = recommend(group_of(frame[frame["steps"] > 2]), limits={"ttft_ms_p99": 250.0})
+    assert nothing.steps is None
+    assert "C=1: nothing to recommend" in list(recommendation_lines(nothing))
+
+
+def test_what_was_not_measured_keeps_no_limit() -> None:
+    (pick,) = recommend(group_of(table(ALONE, loads=(1,))), limits={"tpot_ms_p99": 20.0}).picks
+    assert pick.steps is None
+    assert "steps=4 is out: tpot_p99_ms was not measured" in pick.why
+
+
+def test_a_mix_or_limit_that_cannot_be_meant_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"--mix 64: nothing to use .* the loads are 1, 16"):
+        recommend(two_loads(), mix={"64": 1.0})
+    with pytest.raises(UsageError, match=r"--slo speed: no such limit; there are ttft_mean_ms"):
+        recommend(two_loads(), limits={"speed": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("1:0.7,16:0.3", {"1": 0.7, "16": 0.3}), (" 4 : 2 , max:1", {"4": 2.0, "max": 1.0})],
+)
+def test_mixes(text: str, found: dict[str, float]) -> None:
+    assert parse_mix(text) == found
+
+
+@pytest.mark.parametrize("text", ["", "1", "1:", ":1", "1:x", "1:0", "1:-1", "1:1,1:2", "1:inf"])
+def test_what_is_no_mix(text: str) -> None:
+    with pytest.raises(ValueError, match=r"LOAD:SHARE|stands in it twice"):
+        parse_mix(text)
+
+
+def test_limits_go_by_either_name() -> None:
+    assert parse_limits("ttft_p99_ms=500,tpot_ms_p99=20") == {
+        "ttft_ms_p99": 500.0,
+        "tpot_ms_p99": 20.0,
+    }
+    with pytest.raises(ValueError, match="NAME=LIMIT"):
+        parse_limits("ttft_p99_ms")
+
+
+def test_the_conditions_and_the_noise_are_said() -> None:
+    frame = table(ALONE, model="/models/m", gpu="8x H100", workload="chat", temperature=0.7,
+                  sglang_version="0.5.23")  # fmt: skip
+    lines = list(recommendation_lines(recommend(group_of(frame))))
+    assert lines[-1] == (
+        "this holds for: model /models/m, GPU 8x H100, SGLang 0.5.23, workload chat, "
+        "temperature 0.7"
+    )
+    assert any(line.startswith("note: noise ") for line in lines)
+
+
+def test_json_holds_what_the_text_says() -> None:
+    found = recommend(two_loads())
+    value = json.loads(json.dumps(recommendation_json(found, adaptive(found))))
+    assert [(load["load"], load["steps"]) for load in value["loads"]] == [("1", 4), ("16", 2)]
+    assert value["compromise"]["steps"] == found.steps
+    assert value["noise"]["measured"] is True
+
+
+# -- adaptive.json ----------------------------------------------------------------------------
+
+
+def test_the_schedule_changes_in_the_middle_between_two_loads() -> None:
+    schedule = adaptive(recommend(two_loads()))
+    assert schedule.text is not None
+    assert json.loads(schedule.text) == {
+        "1": {"candidate_steps": [4]},
+        "4": {"candidate_steps": [2]},
+    }
+    assert schedule.flags("a.json")[-4:] == (
+        "--speculative-num-steps", "4", "--speculative-eagle-topk", "1"
+    )  # fmt: skip
+
+
+def test_tied_values_are_both_candidates_with_a_dead_band() -> None:
+    frame = shadowed(table({0: 100, 3: 200.0}, loads=(1,)), 3, 4, 0.001)
+    schedule = adaptive(recommend(group_of(frame)))
+    assert schedule.text is not None
+    (slot,) = json.loads(schedule.text).values()
+    assert slot["candidate_steps"] == [3, 4]
+    assert slot["up_hysteresis"] > 0.0
+    assert slot["down_hysteresis"] < -0.25
+
+
+def test_no_schedule_where_speculation_loses_or_topk_is_not_one() -> None:
+    assert adaptive(recommend(group_of(table({0: 100, 1: 50})))).text is None
+    tree = table(ALONE)
+    tree["speculative_eagle_topk"] = 4
+    schedule = adaptive(recommend(group_of(tree)))
+    assert schedule.text is None
+    assert schedule.notes == ("SGLang adapts with topk 1 only, and this is topk 4",)
+
+
+# -- what is pasted ---------------------------------------------------------------------------
+
+HOST = HostSpec.model_validate(
+    {
+        "address": "gpu1.example.net",
+        "production": ["sglang.service"],
+        "production_health": "http://127.0.0.1:30000/health",
+        "server": {
+            "command": ["/opt/ml/bin/python3", "-m", "sglang.launch_server"],
+            "secrets": {"HF_TOKEN": {"env": "HF_TOKEN"}, "api-key": {"file": "~/key"}},
+        },
+    },
+    strict=False,
+)
+LAUNCH = Launch(
+    "l-05",
+    ServerConfig(
+        (("model-path", "/models/a model"), ("speculative-algorithm", "NEXTN"),
+         ("speculative-eagle-topk", 1), ("speculative-num-steps", 4)),
+        (("CUDA_HOME", "/usr/local/cuda"),),
+    ),
+    (),
+)  # fmt: skip
+
+
+def test_the_unit_replaces_production_and_holds_no_secret() -> None:
+    found = pasted(HOST, LAUNCH, "overnight-20260301-220000", Templates())
+    lines = found.service.splitlines()
+    assert lines[0] == (
+        "# sglang.service: SGLang with steps=4, recommended by sweep from run "
+        "overnight-20260301-220000."
+    )
+    assert "Restart=on-failure" in lines
+    assert "WantedBy=multi-user.target" in lines
+    assert "    --speculative-num-steps 4 \\" in lines
+    assert "--port 30000" in found.service, "production's own port, not that of the sweep"
+    for word in (
+        "Conflicts=",
+        "/sweep/",
+        "Restart=no",
+        "HF_TOKEN=",
+        "--config",
+        "written by sweep",
+    ):
+        assert word not in found.service
+    assert "it holds no secrets: give it HF_TOKEN, api-key as production has them" in found.notes
+
+
+def test_the_command_line_can_be_pasted() -> None:
+    found = pasted(HOST, LAUNCH, "r", Templates())
+    assert found.command.startswith("CUDA_HOME=/usr/local/cuda /opt/ml/bin/python3 -m sglang")
+    assert "--model-path '/models/a model' \\\n" in found.command
+    assert found.command.endswith("--port 30000")
+
+
+def test_a_table_gives_flags_alone() -> None:
+    assert flags_alone(4, None) == "--speculative-num-steps 4 --speculative-eagle-topk 1"
+    assert flags_alone(0, None) == ""
