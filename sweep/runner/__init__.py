@@ -67,7 +67,7 @@ def _hold_host(session: Session, course: Course) -> str | None:
     with giving_back(session):
         with noticing_reboots(session):
             adopted = adopt(session)
-            if adopted is not None and not course.owed(adopted.standing.launch):
+            if adopted and not adopted.work and not course.owed(adopted.standing.launch):
                 _stop(session, adopted.standing.launch, adopted.standing.started)
                 adopted = None
         _run_launches(session, course, adopted)
@@ -79,10 +79,11 @@ def _run_launches(session: Session, course: Course, adopted: Adopted | None) -> 
     standing = adopted.standing.launch if adopted else None
     for launch in course.order(standing):
         owed = course.owed(launch)
-        if not owed or course.stopped is not None:
-            continue
         here = adopted if launch == standing else None
-        session.sweep.require_time(None if here else launch, owed[0])
+        if course.stopped is not None or not (owed or here):
+            continue
+        if here is None:
+            session.sweep.require_time(launch, owed[0])
         course.begin(launch)
         try:
             failure = run_launch(session, launch, owed, here)
@@ -171,6 +172,7 @@ def _bring_up_and_measure(
 def _finish(session: Session, work: Work, tally: Tally) -> None:
     """The trial that an earlier process began and whose client is still at work."""
     trial, tally.ready = work.trial, work.ready
+    tally.began = trial.began
     tally.owed.sort(key=lambda one: one.key != trial.key)
     session.sweep.stage(Stage("measure", trial.launch, trial.due.point, trial.due.trial))
     try:

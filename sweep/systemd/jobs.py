@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from sweep.systemd.deadman import Hold
 from sweep.systemd.lock import ACTIVE
-from sweep.systemd.paths import require_name
+from sweep.systemd.paths import is_name, require_name
 from sweep.systemd.room import full_disk_as_launch_error
 from sweep.systemd.site import KNOW_HOME, Site, properties, quote, text
 from sweep.systemd.state import JobState
@@ -99,7 +99,9 @@ for directory in {work}/*/; do
   echo "Ended=$(date -r "$directory/exit" +%s 2>/dev/null)"
 done
 :""")  # fmt: skip
-        return tuple(_left(name, properties(shown)) for name, shown in answer.items())
+        return tuple(
+            _left(name, properties(shown)) for name, shown in answer.items() if is_name(name)
+        )
 
     def read(self, job: Job, name: str) -> bytes | None:
         """A file of the job's directory; None: it is not there."""

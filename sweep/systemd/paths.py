@@ -25,9 +25,14 @@ from typing import ClassVar
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
+def is_name(text: str) -> bool:
+    """Can the text be a file and a part of a unit's name?"""
+    return bool(_NAME.fullmatch(text))
+
+
 def require_name(text: str) -> str:
     """The text, if it can be a file and a part of a unit's name; else ValueError."""
-    if not _NAME.fullmatch(text):
+    if not is_name(text):
         raise ValueError(f"not usable as a name on a host: {text!r}")
     return text
 
