@@ -41,7 +41,7 @@ class _Look:
     @property
     def down(self) -> str:
         """What is not up, with why."""
-        return ", ".join(_state(one) for one in self.production if not _is_up(one))
+        return ", ".join(_state(one) for one in self.production if not is_up(one))
 
     @property
     def trouble(self) -> str:
@@ -57,7 +57,7 @@ class _Look:
         return not self.at_work and (failed or not self.restored)
 
 
-def _is_up(shown: Mapping[str, str]) -> bool:
+def is_up(shown: Mapping[str, str]) -> bool:
     """As restore.sh judges: see `restore_script`."""
     active, oneshot = shown["ActiveState"], shown.get("Type") == "oneshot"
     if active == "inactive":

@@ -15,8 +15,9 @@ from sweep.systemd.facts import require_usable
 from sweep.systemd.jobs import job_state
 from sweep.systemd.lock import Found, Lock, why_dead
 from sweep.systemd.owner import process_started
-from sweep.systemd.paths import Paths
+from sweep.systemd.paths import Homes, Paths
 from sweep.systemd.production import Record
+from sweep.systemd.restore import is_up
 from sweep.systemd.site import names
 from sweep.systemd.state import JobState, listeners, unit_state
 from sweep.systemd.stopping import span_s
@@ -164,6 +165,39 @@ def test_where_things_lie() -> None:
     assert user.unit_file == "/demo/run/user/1000/systemd/user/u.service"
     assert system.secrets_env == "/run/sweep/r-1/secrets.env"
     assert user.job("j") == "/demo/var/tmp/sweep-1000/r-1/j"
+
+
+def test_where_lies_what_outlives_a_reboot() -> None:
+    system = Paths("/demo", "system", 0, "r-1", "u.service")
+    assert system.kept_record == "/demo/var/lib/sweep/r-1/record.json"
+    assert system.boot_unit_file == "/demo/etc/systemd/system/sweep-boot-r-1.service"
+    homes = Homes.parse("/home/o\n/home/o/state\n")
+    user = Paths("", "user", 1000, "r-1", "u.service", homes).of_run("r-2")
+    assert user.kept_record == "/home/o/state/sweep/r-2/record.json"
+    wants = "/home/o/.config/systemd/user/default.target.wants"
+    assert user.boot_link == f"{wants}/sweep-boot-r-2.service"
+
+
+@pytest.mark.parametrize(
+    ("shown", "up"),
+    [
+        ("simple active running", True),
+        ("notify activating start", False),
+        ("simple activating auto-restart", False),
+        ("simple inactive dead", False),
+        ("simple failed failed", False),
+        ("oneshot active exited", True),
+        ("oneshot activating start", True),
+        ("oneshot inactive dead", True),
+        ("oneshot inactive dead 17", False),
+        ("oneshot failed failed", False),
+        ("dbus reloading reload", True),
+    ],
+)
+def test_what_counts_as_up_again(shown: str, up: bool) -> None:
+    kind, active, sub, *job = shown.split()
+    unit = {"Type": kind, "ActiveState": active, "SubState": sub, "Result": "success"}
+    assert is_up({**unit, "Job": job[0] if job else "0"}) == up
 
 
 def facts(**changes: object) -> HostFacts:

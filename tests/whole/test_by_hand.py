@@ -70,6 +70,25 @@ def test_restore_after_the_tool_was_killed(gpu_host: MakeHost) -> None:
     assert host.leftovers() == []
 
 
+def test_restore_tidies_up_after_a_host_that_has_restored_itself(gpu_host: MakeHost) -> None:
+    host = gpu_host(**SHORT)
+    process = host.start("run", "short")
+    wait_for_stage(host, process, "measure")
+    process.kill()
+    ended(process)
+    # What the dead-man timer does when it fires.
+    host.sh(f"systemctl start sweep-restore-{host.run.name}.service")
+    host.sh("while [ ! -e /run/sweep/*/restored ]; do sleep 0.1; done")
+    assert host.serves()
+    assert any("/run/sweep" in line for line in host.leftovers())
+    restored = host.sweep("restore", "gpu")
+    assert restored.status == 0, restored.err
+    assert "the host itself started sglang.service" in restored.err
+    assert_given_back(host)
+    assert host.sweep("resume").status == 0
+    assert host.leftovers() == []
+
+
 def assert_given_back(host: GpuHost) -> None:
     assert host.serves()
     assert host.active("router.service")
