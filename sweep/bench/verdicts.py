@@ -25,11 +25,14 @@ from sweep.sglang.activity import Activity
 
 # The client has one thread: above nine tenths of a core it is its own bottleneck.
 CLIENT_CPU_LIMIT = 0.9
-# Times of arrival are the kernel's and stay right when the client is late, for want of CPU or
-# because of a neighbour. But it sends the next request late, so the server works on fewer than C.
-# Throughput is then understated by that share (tests/bench/client_limits.py prints both), and this
-# is more than the differences between neighbouring settings that a sweep is to find.
-EMPTY_PLACES_LIMIT = 0.05
+# A client that is late, for want of CPU or because of a neighbour, sends the next request late, so
+# that the server works on fewer than C. By the server's own log it was idle for two to three times
+# the share that the client sees (tests/bench/client_limits.py): with this one, throughput is
+# understated by about 5 %, more than neighbouring settings differ by.
+EMPTY_PLACES_LIMIT = 0.02
+# Times of arrival are the kernel's and stay right while every chunk is read alone. Later than this
+# most reads join several, and first tokens seem to come as much later as the client is late.
+LAG_LIMIT_MS = 25.0
 # A kernel that is compiled stops every request at once, for much longer than any step takes, and
 # once: later on there is nothing like it.
 COLD_SILENCE_S, COLD_STEPS, COLD_LATER = 0.5, 10, 3
@@ -119,6 +122,9 @@ def client_limited(evidence: Evidence) -> str | None:
             f"{empty:.1%} of the {evidence.concurrency} places were empty while there was more to "
             "send"
         )
+    lag_ms = float(evidence.client.get("lag_ms_p99") or 0.0)
+    if lag_ms > LAG_LIMIT_MS:
+        return f"the client read its sockets {lag_ms:.0f} ms late (p99): so much may times be off"
     return None
 
 

@@ -228,8 +228,8 @@ def test_a_client_that_leaves_places_empty_says_so():
     def flags(gap: int) -> object:
         return measure(result([request(0, [50, 50]), request(100 + gap, [50, 50])])).flags
 
-    assert flags(5) == frozenset()
-    assert flags(6) == {"client_limited"}
+    assert flags(2) == frozenset()
+    assert flags(3) == {"client_limited"}
 
 
 def test_empty_places():

@@ -100,6 +100,11 @@ SLOWING = chain(*([10 + place] * 60 for place in range(12)), verify=20)
         ("client_limited", {"client": {"cpu": 0.93}}, "the client used 93% of its core"),
         (
             "client_limited",
+            {"client": {"cpu": 0.1, "lag_ms_p99": 31.2}},
+            "the client read its sockets 31 ms late (p99)",
+        ),
+        (
+            "client_limited",
             {"requests": tuple({**one, "end": one["end"] - 20 * MS} for one in QUIET)},
             "10.0% of the 4 places were empty while there was more to send",
         ),
@@ -164,7 +169,8 @@ def test_what_earns_a_flag(flag, known, said):
         # Two of three lines are no evidence of a queue.
         {"admitted": 9, "activity": queue(5, 5, 0)},
         {"admitted": 9, "activity": queue(*[1] * 9, *[0] * 10)},
-        {"client": {"cpu": 0.89}},
+        {"client": {"cpu": 0.89, "lag_ms_p99": 24.9}},
+        {"client": {"cpu": 0.1, "lag_ms_p99": None}},
         # Ended by itself, as it may.
         {"requests": changed(40, ignore_eos=False, asked=99, finish="stop")},
         # It stands still again later on: whatever that is, it is not compiled twice.

@@ -46,12 +46,15 @@ def test_what_the_journal_and_the_cards_say(
     hot.parent.mkdir(parents=True)
     hot.write_text("0x24")
     row, evidence = measured(tmp_path, "retract; old", "{max_tokens: 300}")
-    assert row["flags"] == "retracted;throttled;simulated"
+    # The client may be held up by whatever else this machine does.
+    assert set(row["flags"].split(";")) - {"client_limited"} == {
+        "retracted", "throttled", "simulated",
+    }  # fmt: skip
     assert row["accept_source"] == "journal"
     assert row["accept_length"] == pytest.approx(3.64, abs=0.3)
     assert (row["throttle"], row["gpu_temp_c_max"]) == ("sw_power_cap+sw_thermal_slowdown", 61)
     assert evidence["gpus"]["cards"] == 4
-    assert evidence["verdicts"].keys() == {"retracted", "throttled"}
+    assert evidence["verdicts"].keys() - {"client_limited"} == {"retracted", "throttled"}
     assert evidence["verdicts"]["throttled"] == "sw_thermal_slowdown in 100% of samples"
 
 
@@ -62,7 +65,8 @@ def test_a_workload_of_ones_own_and_a_file_that_changed(tmp_path: Path) -> None:
     benchmark = "{workload: {file: mine.jsonl, name: mine}, requests: 8, max_tokens: 50}"
     row, _ = measured(tmp_path, "", benchmark)
     assert (row["workload"], row["temperature"], row["requests_ok"]) == ("mine", 0.7, 8)
-    assert (row["flags"], row["throttle"], row["accept_source"]) == ("simulated", "no", "requests")
+    assert set(row["flags"].split(";")) <= {"client_limited", "simulated"}
+    assert (row["throttle"], row["accept_source"]) == ("no", "requests")
     texts.write_text("\n".join(lines[1:]))
     shown = sweep("resume", "--trials", "2", cwd=tmp_path)
     assert shown.returncode == 4
