@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-engine test-engine-full test-faults soak check bench clean
+.PHONY: help demo test test-all test-engine test-engine-full test-faults test-browser soak check bench clean
 
 help: ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -41,7 +41,10 @@ test-faults: $(VENV)/dev.stamp ## a sweep disturbed in each way we know, on real
 soak: $(VENV)/dev.stamp ## the same hundreds of times; SWEEP_FAULTS_SEED=2 draws other instants
 	SWEEP_FAULTS=long $(BIN)/pytest -n 3 --dist worksteal tests/faults
 
-test-all: test check test-engine test-faults ## everything CI runs
+test-browser: $(VENV)/dev.stamp ## the report in a real browser (Debian's chromium)
+	SWEEP_BROWSER=1 $(BIN)/pytest tests/browser
+
+test-all: test check test-engine test-faults test-browser ## everything CI runs
 
 check: $(VENV)/dev.stamp ## ruff, mypy, import-linter
 	$(BIN)/ruff check
