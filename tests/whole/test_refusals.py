@@ -150,7 +150,9 @@ def test_a_port_taken_while_the_server_loads_is_known_at_once(gpu_host: MakeHost
     try:
         result = ended(process)
         assert result.status == 1, result.err
-        assert set(host.frame()["failure"]) == {"port_in_use"}
+        frame = host.frame()
+        assert set(frame["failure"]) == {"port_in_use"}
+        assert " of root: /usr/bin/python3 -m http.server" in frame["failure_detail"][0]
         assert host.active("thief.service")
     finally:
         host.machine.remove_service("thief.service")
