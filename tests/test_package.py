@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from sweep.inventory import WORKLOADS
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -27,6 +29,7 @@ def test_templates_and_the_example_are_inside(wheel: Path) -> None:
         "sweep/templates/sglang.service.j2",
         "sweep/templates/inventory.example.yaml",
         "sweep/sglang/flags.txt",
+        *(f"sweep/workloads/data/{name}.jsonl" for name in WORKLOADS),
         "sweep/py.typed",
     } <= names
     assert not [name for name in names if name.startswith("tests/")]

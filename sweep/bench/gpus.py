@@ -20,9 +20,11 @@ SAMPLES = "gpus.csv"
 EVERY_S = 2
 _FIELDS = "timestamp,index,temperature.gpu,clocks.sm,power.draw,memory.used"
 # Drivers from 535 on say `event`; the older word goes away some day.
+# $1 are the cards, all if it is empty; the others are the words of the client.
 _BESIDE = f"""
+cards=$1; shift
 if command -v nvidia-smi >/dev/null 2>&1; then
-  smi="nvidia-smi --format=csv,noheader,nounits"
+  smi="nvidia-smi --format=csv,noheader,nounits ${{cards:+-i $cards}}"
   for reasons in clocks_event_reasons clocks_throttle_reasons; do
     $smi --query-gpu=$reasons.active >/dev/null 2>&1 && break
   done
@@ -89,11 +91,14 @@ class _Sample:
     reasons: int | None
 
 
-def watched(job: JobSpec) -> JobSpec:
-    """The job with nvidia-smi beside it, as long as it runs, where there is one."""
+def watched(job: JobSpec, cards: Sequence[str] = ()) -> JobSpec:
+    """The job with nvidia-smi beside it, as long as it runs, where there is one.
+
+    `cards` are the UUIDs of those to look at; none means all.
+    """
     return replace(
         job,
-        argv=("/bin/sh", "-c", _BESIDE, "sh", *job.argv),
+        argv=("/bin/sh", "-c", _BESIDE, "sh", ",".join(cards), *job.argv),
         outputs=(*job.outputs, SAMPLES),
     )
 

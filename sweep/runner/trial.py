@@ -19,6 +19,7 @@ from sweep.runner.record import Trial, record_result
 from sweep.runner.session import Session
 from sweep.runner.ticket import TICKET, write_ticket
 from sweep.runner.watchdog import as_launch_error, progress_text
+from sweep.systemd.gpus import used_by
 
 # A server that dies during a trial is noticed within seconds, and one look is one small script.
 WATCH_POLL_S = 0.5
@@ -69,7 +70,14 @@ def prepare(session: Session, trial: Trial, ready: Ready) -> tuple[TrialContext,
         )
     )
     job = session.backend.job(context)
-    return context, job if session.clients.local else watched(job)
+    return context, job if session.clients.local else watched(job, cards(session, trial))
+
+
+def cards(session: Session, trial: Trial) -> tuple[str, ...]:
+    """The UUIDs of the cards that the trial's server uses."""
+    unit = session.sweep.units[trial.launch.id]
+    used = used_by(unit.argv, unit.environment, session.facts.gpus)
+    return tuple(card.uuid for card in used)
 
 
 def finish(session: Session, work: Work) -> None:

@@ -91,7 +91,7 @@ def run(tmp_path: Path, argv: tuple[str, ...], unknown: str = "nothing"):
     smi = tmp_path / "bin/nvidia-smi"
     smi.write_text(FAKE.replace("UNKNOWN", unknown))
     smi.chmod(0o755)
-    job = watched(JobSpec(argv=argv, files={}, outputs=("out",), timeout_s=60))
+    job = watched(JobSpec(argv=argv, files={}, outputs=("out",), timeout_s=60), ["GPU-a", "GPU-b"])
     assert job.outputs == ("out", SAMPLES)
     path = f"{tmp_path}/bin:{os.environ['PATH']}"
     return subprocess.run(job.argv, cwd=tmp_path, env={"PATH": path}, check=False, timeout=60)
@@ -110,6 +110,7 @@ def test_it_is_asked_in_the_words_of_its_driver_and_ended_with_the_client(tmp_pa
     lines = (tmp_path / SAMPLES).read_text().splitlines()
     assert lines
     assert asked in lines[0]
+    assert "-i GPU-a,GPU-b " in lines[0]
     size = (tmp_path / SAMPLES).stat().st_size
     subprocess.run(["sleep", "0.2"], check=True)
     assert (tmp_path / SAMPLES).stat().st_size == size

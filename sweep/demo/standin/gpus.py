@@ -43,7 +43,7 @@ def _look(root: str, words: list[str]) -> int:
         return 0
     used = IDLE_MIB + SERVING_MIB * bool(holders)
     reasons = _clock_reasons(root)
-    for card in range(CARDS):
+    for card in _chosen(words):
         row = {
             "index": card, "uuid": _uuid(card), "name": NAME, "driver_version": DRIVER,
             "memory.used": used, "memory.total": MEMORY_MIB, "memory.free": MEMORY_MIB - used,
@@ -54,6 +54,12 @@ def _look(root: str, words: list[str]) -> int:
         }  # fmt: skip
         _print(row, queries["--query-gpu"])
     return 0
+
+
+def _chosen(words: list[str]) -> list[int]:
+    """The cards that `-i` names by their UUIDs, or all."""
+    names = words[words.index("-i") + 1].split(",") if "-i" in words else ()
+    return [card for card in range(CARDS) if not names or _uuid(card) in names]
 
 
 def _clock_reasons(root: str) -> str:
