@@ -12,6 +12,8 @@ from sweep.report.summary import Cell
 
 LABEL_SIZE = 7.5
 _LABEL = 0.75
+# More trials of a point than these are a smear; the interval says what they say.
+MOST_DOTS = 20
 
 
 def point(
@@ -31,7 +33,7 @@ def spread(ax: Axes, x: float, cell: Cell) -> None:
     color = palette.color(cell.steps)
     if cell.interval is not None:
         ax.plot([x, x], [cell.interval.low, cell.interval.high], color=color, linewidth=1, zorder=3)
-    if cell.n > 1:
+    if 1 < cell.n <= MOST_DOTS:
         ax.plot([x] * cell.n, list(cell.values), ".", color=color, markersize=3, alpha=0.5,
                 zorder=2)  # fmt: skip
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -19,6 +19,7 @@ from sweep.report.plots.drawing import Drawing, Missing, Plot
 
 MOST_LAUNCHES = 40
 MOST_DEGREES = 1000
+EYE = 500
 _MARGINS = (0.8, 0.2, 0.46, 0.12)
 # What a launch does before its first trial and after its last, by the names of its stages.
 _STOPPING = ("stop",)
@@ -84,7 +85,7 @@ def timeline(results: Results, source: Source) -> Plot | Missing:
 
 
 def _night(attempts: pd.DataFrame, events: pd.DataFrame) -> Night:
-    spans = list(_event_spans(events)) or list(_trial_spans(attempts))
+    spans = _joined(list(_event_spans(events)) or list(_trial_spans(attempts)))
     order = list(dict.fromkeys(span.line for span in spans if span.kind != "away"))
     lines = order[-MOST_LAUNCHES:]
     steps = _steps_of(attempts)
@@ -94,6 +95,22 @@ def _night(attempts: pd.DataFrame, events: pd.DataFrame) -> Night:
         tuple(lines), labels, tuple(steps.get(line, 0) for line in lines), shown,
         tuple(_failures(attempts, lines)), len(order) - len(lines),
     )  # fmt: skip
+
+
+def _joined(spans: Sequence[Span]) -> list[Span]:
+    """The same with less than an eye could tell apart made one: what is drawn stays bounded."""
+    if not spans:
+        return []
+    whole = max(span.ended for span in spans) - min(span.began for span in spans)
+    kept = [spans[0]]
+    for span in spans[1:]:
+        last = kept[-1]
+        near = span.began - last.ended < whole / EYE and span.ended - last.began < whole / EYE
+        if near and (span.line, span.kind) == (last.line, last.kind):
+            kept[-1] = replace(last, ended=max(last.ended, span.ended))
+        else:
+            kept.append(span)
+    return kept
 
 
 def _steps_of(attempts: pd.DataFrame) -> dict[str, int]:
@@ -176,18 +193,18 @@ def _draw(night: Night, ax: Axes) -> None:
     ax.set_ylim(-0.7, len(rows) - 0.3)
     ax.set_yticks(list(rows.values()), [*night.labels])
     ax.grid(visible=False)
+    drawn: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for span in night.spans:
         left = _days(span.began)
-        width = _days(span.ended) - left
-        if span.kind == "away":
-            ax.axvspan(left, left + width, facecolor="none", hatch="///", linewidth=0,
-                       edgecolor=palette.GRID, zorder=0)  # fmt: skip
+        drawn.setdefault((span.line, span.kind), []).append((left, _days(span.ended) - left))
+    for (line, kind), bars in drawn.items():
+        if kind == "away":
+            ax.broken_barh(bars, (0, 1), transform=ax.get_xaxis_transform(), facecolor="none",
+                           hatch="///", linewidth=0, edgecolor=palette.GRID, zorder=0)  # fmt: skip
             continue
-        measured = span.kind == "measure"
-        ax.barh(
-            rows[span.line], width, left=left, height=0.6 if measured else 0.22,
-            color=colors[span.line], alpha=1.0 if measured else 0.35, linewidth=0, zorder=2,
-        )  # fmt: skip
+        height, alpha = (0.6, 1.0) if kind == "measure" else (0.22, 0.35)
+        ax.broken_barh(bars, (rows[line] - height / 2, height), facecolor=colors[line],
+                       alpha=alpha, linewidth=0, zorder=2)  # fmt: skip
     for line, at, why in night.failures:
         place = (_days(at), rows[line])
         ax.plot(*place, "x", color=palette.BAD, markersize=6, markeredgewidth=1.6, zorder=4)
@@ -209,5 +226,7 @@ def _draw_warmth(night: Night, warmth: Sequence[tuple[datetime, float, int]], ax
     ax.set_ylabel("GPU °C")
     times = [_days(at) for at, _, _ in warmth]
     ax.plot(times, [degrees for _, degrees, _ in warmth], color=palette.MUTED, linewidth=0.9)
-    for at, (_, degrees, steps) in zip(times, warmth, strict=True):
-        ax.plot([at], [degrees], ".", color=palette.color(steps), markersize=5)
+    for steps in dict.fromkeys(steps for _, _, steps in warmth):
+        here = [(at, degrees) for at, (_, degrees, k) in zip(times, warmth, strict=True)
+                if k == steps]  # fmt: skip
+        ax.plot(*zip(*here, strict=True), ".", color=palette.color(steps), markersize=5)

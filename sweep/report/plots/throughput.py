@@ -68,7 +68,9 @@ def _draw_by_steps(load: Load, ax: Axes) -> None:
 
 
 def _top(cell: Cell) -> float:
-    return max([cell.mean or 0.0, *cell.values, cell.interval.high if cell.interval else 0.0])
+    """The highest of what is drawn of a point."""
+    dots = cell.values if cell.n <= marks.MOST_DOTS else ()
+    return max([cell.mean or 0.0, *dots, cell.interval.high if cell.interval else 0.0])
 
 
 def by_concurrency(group: Group) -> Plot | Missing:
