@@ -15,17 +15,21 @@ from sweep.results import new_run
 from sweep.runner import Sweep
 from sweep.signals import InterruptibleClock
 
+NOWHERE = HostSpec(transport="demo", server=ServerSpec(command=("/bin/true",)))
+
 
 @contextmanager
-def sweep_of(plan: Plan, place: Path) -> Iterator[Sweep]:
+def sweep_of(
+    plan: Plan, place: Path, spec: HostSpec = NOWHERE, clock: InterruptibleClock | None = None
+) -> Iterator[Sweep]:
     """A sweep whose run directory is in `place`, and locked."""
     run = new_run(place, plan.sweep)
-    with run.lock(), InterruptibleClock(lambda _name, _count: None) as clock:
+    with run.lock(), clock or InterruptibleClock(lambda _name, _count: None) as ticking:
         yield Sweep(
             plan=plan,
             units={},
-            spec=HostSpec(transport="demo", server=ServerSpec(command=("/bin/true",))),
+            spec=spec,
             run=run,
             progress=PlainProgress(Console(quiet=True)),
-            clock=clock,
+            clock=ticking,
         )

@@ -164,6 +164,18 @@ def test_a_host_away_for_too_long_is_left_to_itself_and_resumed(gpu_host: MakeHo
     assert len(starts(host, "l-01")) == 1
 
 
+def test_a_start_that_nobody_could_watch_is_not_called_late(gpu_host: MakeHost) -> None:
+    """The connection is away for longer than a start may take, which it does not take."""
+    host = gpu_host({**LONG_START, "health_timeout_s": 12}, {"reconnect_for_s": 60}, **SHORT)
+    process = host.start("run", "short")
+    wait_for_stage(host, process, "wait healthy")
+    host.machine.link.cut("drop")
+    time.sleep(25)
+    host.machine.link.restore()
+    frame = first_launch(assert_complete(host, ended(process)))
+    assert frame["startup_s"].isna().all(), "nobody saw its end"
+
+
 def test_woken_up_after_the_timer_fetches_results_and_leaves_the_host(gpu_host: MakeHost) -> None:
     host = gpu_host(**LONG_TRIALS)
     process = host.start("run", "short")
