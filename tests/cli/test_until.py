@@ -56,16 +56,36 @@ def test_a_run_that_cannot_even_begin_leaves_production_alone(tmp_path: Path) ->
     assert "go on with: sweep resume demo-" in shown.stderr
 
 
+def soon_enough(run: RunDirectory, seconds: float) -> str:
+    """A moment that leaves whatever this machine needs, as it was measured, and some seconds."""
+    taken = Taken()
+    taken.replay(run.events())
+    needed = 3 * (taken.starts[0] + taken.stops[0] + taken.restores[0])
+    return (datetime.now(UTC) + timedelta(seconds=needed + seconds)).isoformat(timespec="seconds")
+
+
+def test_a_server_that_never_gets_healthy_is_ended_in_time(tmp_path: Path) -> None:
+    (tmp_path / "inventory.yaml").write_text(
+        "hosts: {demo: {transport: demo, server: {health_timeout_s: 1800,\n"
+        "  env: {SWEEP_SIM_FAIL: 'never_healthy@steps=2'}}}}\n"
+        "sweeps: {demo: {host: demo, steps: 1..2, concurrency: [1], baseline: false}}\n"
+    )
+    assert sweep("run", "--steps", "1", cwd=tmp_path).returncode == 0
+    first = RunDirectory(next((tmp_path / "runs").iterdir()))
+    shown = sweep("run", "--steps", "2", "--until", soon_enough(first, 25), cwd=tmp_path)
+    assert shown.returncode == 6, shown.stderr
+    assert "launch 1/1 (steps=2) wait healthy" in shown.stderr
+    assert "again up after" in shown.stderr
+    run = RunDirectory(max((tmp_path / "runs").iterdir()))
+    assert run.rows() == [], "what was cut off is no failure"
+    assert run.journal("l-01"), "its journal is kept"
+
+
 def test_it_ends_a_sweep_and_the_rest_is_left_to_a_resume(tmp_path: Path) -> None:
     short = ("--steps", "1", "--concurrency", "1", "--no-baseline")
     assert sweep("run", "demo", *short, cwd=tmp_path).returncode == 0
     first = RunDirectory(next((tmp_path / "runs").iterdir()))
-    taken = Taken()
-    taken.replay(first.events())
-    # Whatever this machine needs, on top of it some seconds to measure in.
-    needed = 3 * (taken.starts[0] + taken.stops[0] + taken.restores[0])
-    soon = (datetime.now(UTC) + timedelta(seconds=needed + 10)).isoformat(timespec="seconds")
-    shown = sweep("resume", "--trials", "500", "--until", soon, cwd=tmp_path)
+    shown = sweep("resume", "--trials", "500", "--until", soon_enough(first, 10), cwd=tmp_path)
     assert shown.returncode == 6, shown.stderr
     assert "ends in time for production to serve again by" in shown.stderr
     assert "again up after" in shown.stderr
