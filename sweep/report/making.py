@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,17 +10,16 @@ from sweep.errors import RunDirectoryError
 from sweep.report import html, markdown, page
 from sweep.report.analysis import analyse
 from sweep.report.data import Results, load_results
-from sweep.report.document import Code, Document, Figure, Text
+from sweep.report.document import Document, Figure, Text
+from sweep.report.offers import Offer, offer
 from sweep.report.page import Extras
 from sweep.report.plots import Missing, Plot, drawn, group_plots, source_plots
 from sweep.report.positions import gpus, positions
-from sweep.report.summary import Analysis, Group
+from sweep.report.summary import Analysis
 from sweep.results.files import write_atomic
 
 # More settings than this are told in tables alone: a page has an end, and so has patience.
 MOST_DRAWN = 6
-
-Paste = Callable[[Results, Group], Sequence[Code]]
 
 
 @dataclass(frozen=True)
@@ -50,16 +49,18 @@ class Report:
         return paths
 
 
-def make_report(inputs: Sequence[Path], paste: Paste | None = None) -> Report:
+def make_report(inputs: Sequence[Path]) -> Report:
     """The report of run directories and CSV files; touches nothing.
 
-    `paste` says what there is to paste for a group. Raises what `load_results` raises.
+    Raises:
+        UsageError, RunDirectoryError: what `load_results` raises.
     """
     results = load_results(inputs)
     analysis = analyse(results)
     figures = _Figures()
+    offers = dict(_offers(results, analysis))
     extras = Extras(
-        pastes={g.id: tuple(paste(results, g)) if paste else () for g in analysis.groups},
+        pastes={group: one.blocks for group, one in offers.items()},
         group_figures=dict(_group_figures(results, analysis, figures)),
         source_figures={
             source.id: figures.all(source_plots(results, source), number, len(results.sources))
@@ -72,7 +73,16 @@ def make_report(inputs: Sequence[Path], paste: Paste | None = None) -> Report:
         "report.md": markdown.page(document).encode(),
         **figures.files,
     }
+    for one in offers.values():
+        made |= {name: text.encode() for name, text in one.files.items()}
     return Report(results, analysis, document, made)
+
+
+def _offers(results: Results, analysis: Analysis) -> Iterator[tuple[str, Offer]]:
+    several = len(analysis.groups) > 1
+    for group in analysis.groups[:MOST_DRAWN]:
+        mark = f"-{group.id}" if several else ""
+        yield group.id, offer(results.source(group.source), group, mark=mark)
 
 
 def _group_figures(

@@ -35,7 +35,7 @@ class Extras:
     `pastes`: what to paste; `figures`: the figures, and a sentence for each that was left out.
     """
 
-    pastes: Mapping[str, Sequence[Code]] = field(default_factory=dict)
+    pastes: Mapping[str, Sequence[Block]] = field(default_factory=dict)
     group_figures: Mapping[str, Sequence[Figure | Text]] = field(default_factory=dict)
     source_figures: Mapping[str, Sequence[Figure | Text]] = field(default_factory=dict)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import json
 import re
 import struct
 import xml.etree.ElementTree as ET
@@ -52,6 +54,25 @@ def test_the_page_begins_with_the_answer(night: Report) -> None:
     answers = re.findall(r'class="steps" style="color: var\((--steps-\d)\)">(\d)<', page)
     assert [int(steps) for _, steps in answers] == [4, 4, 2]
     assert all(name == f"--steps-{steps}" for name, steps in answers)
+
+
+def test_what_to_paste_stands_below_the_answer_and_lies_beside_it(tmp_path: Path) -> None:
+    run = make_night(tmp_path, range(9), (1, 4, 16, 32), 2)
+    report = make_report([run.path])
+    page = report.files["report.html"].decode()
+    answer = page.partition('id="answer"')[2].partition("</section>")[0]
+    assert re.search(r"one value for every concurrency: steps=\d, \d\.\d% behind the best", answer)
+    schedule = json.loads(report.files["adaptive.json"])
+    assert len(schedule) > 1, "more steps for few requests than for many"
+    assert html.escape(report.files["adaptive.json"].decode()) in answer
+
+
+def test_a_table_has_no_server_to_paste(tmp_path: Path) -> None:
+    table = tmp_path / "by-hand.csv"
+    table.write_text("steps,concurrency,agg_tok_s\n0,1,100\n2,1,140\n")
+    report = make_report([table])
+    assert "--speculative-num-steps 2 --speculative-eagle-topk 1" in str(report.document)
+    assert not {"adaptive.json", "recommended.service"} & set(report.files)
 
 
 def test_the_page_and_the_markdown_say_the_same(night: Report) -> None:
