@@ -74,7 +74,7 @@ def chat(prompt: str = "Count the trees.", **more: Any) -> dict[str, Any]:
     return {"messages": messages, "max_tokens": 48, "temperature": 0, "ignore_eos": True, **more}
 
 
-def plain(prompt: str = "Count", **more: Any) -> dict[str, Any]:
+def plain(prompt: Any = "Count", **more: Any) -> dict[str, Any]:
     return {"prompt": prompt, "max_tokens": 48, "temperature": 0, "ignore_eos": True, **more}
 
 
@@ -131,6 +131,7 @@ REQUESTS: tuple[tuple[Any, ...], ...] = (
     ("POST", PLAIN, plain()),
     ("POST", PLAIN, plain(stream=True)),
     ("POST", PLAIN, plain(stream=True, stream_options=USAGE, return_spec_tokens_details=True)),
+    ("POST", PLAIN, plain([70, 71, 72], stream=True, stream_options=USAGE)),
     # bodies that are refused
     ("POST", GENERATE),
     ("POST", GENERATE, b"{"),
@@ -163,6 +164,7 @@ REQUESTS: tuple[tuple[Any, ...], ...] = (
     ("POST", CHAT, chat(there_is_none=1)),
     ("POST", PLAIN, {}),
     ("POST", PLAIN, plain("")),
+    ("POST", PLAIN, plain([])),
     ("POST", PLAIN, plain(max_tokens=300000)),
     # what changes it
     ("POST", "/abort_request"),
