@@ -3,6 +3,12 @@
 `execute` is the whole of it. Its loops have the shape of the error tree: a PointError costs one
 trial, a LaunchError one launch, a HostRebooted what was under way; anything else ends the sweep.
 The host is given back in every case.
+
+    course            what is due, and what ends the sweep before all of it is done
+    handover          the host taken and given back        reboots  it was started anew meanwhile
+    adopt             a server that an earlier process left running
+    collect  ticket   benchmark clients that nobody waited for, and how their rows are made
+    launch   trial    one server started and proven, one measurement
 """
 
 from __future__ import annotations
