@@ -361,6 +361,29 @@ def test_a_unit_that_crashes_once_more_is_looked_at_for_longer(root: Target) -> 
         target.sh(f"rm -f {flag}")
 
 
+def test_a_server_whose_stop_never_ends_is_killed(
+    root: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sweep.systemd.restore_script._STOP_LIMIT_S", 2)
+    target = root.with_(production=("llm.service",))
+    target.add_units({"llm.service": service(SLEEP)}, start=["llm.service"])
+    try:
+        run_id = new_run()
+        systemd = target.systemd(run_id)
+        systemd.take(me())
+        endless = "ExecStop=/bin/sleep 600\nTimeoutStopSec=infinity"
+        systemd.install(rendered(target, SLEEP, service=endless), NO_SECRETS)
+        systemd.start()
+        said, status = restored_by_host(target, run_id)
+        assert status == 0, said
+        assert "not stopped after 2 s: killed" in said
+        assert target.active("llm.service") == "active"
+        assert target.active(target.spec.unit) == "inactive"
+        target.systemd(run_id).restore(within_s=5)
+    finally:
+        target.remove_units(["llm.service"])
+
+
 def test_a_start_command_that_never_returns_is_production_too(target: Target) -> None:
     port = free_port()
     pid = f"ss -Hltnp 'sport = :{port}' | sed -n 's/.*pid=\\([0-9]*\\),.*/\\1/p'"
