@@ -20,7 +20,10 @@ SERVES_WITHIN_S = 60.0
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one injection, as the table and the report need it."""
+    """What came of one injection, as the table and the report need it.
+
+    `seconds`: what it took longer than an undisturbed sweep, all resumes and waiting included.
+    """
 
     fault: str
     number: int
@@ -47,11 +50,10 @@ def inject(injection: Injection, ground: Ground, trials: frozenset[Trial]) -> Ou
     began = time.monotonic()
     try:
         where = start_and_strike(fault, ground)
-        began = time.monotonic()
         finish(fault, ground, seen)
     except AssertionError as error:
         troubles.append(str(error))
-    seconds = time.monotonic() - began
+    seconds = time.monotonic() - began - ground.undisturbed_s
     ground.end()
     found = judge(ground, before, trials, seen)
     return Outcome(
@@ -63,7 +65,7 @@ def inject(injection: Injection, ground: Ground, trials: frozenset[Trial]) -> Ou
         wrong=len(found.wrong),
         twice=len(found.twice),
         restored=found.restored,
-        seconds=seconds,
+        seconds=max(0.0, seconds),
         troubles=(*troubles, *found.troubles),
     )
 

@@ -65,10 +65,10 @@ def writable(ground: Ground) -> None:
 
 
 FAULTS = (
-    Fault("controller-disk-full", ANY, fill, prepare=small_disk, mend=make_room, long=8),
-    Fault("csv-truncated", "measure", killed(truncated), nth=LATE, later_s=0.5, long=8),
+    Fault("controller-disk-full", ANY, fill, prepare=small_disk, mend=make_room, long=6),
+    Fault("csv-truncated", "measure", killed(truncated), nth=LATE, later_s=0.5, long=6),
     Fault("csv-garbage", "measure", killed(garbage), nth=LATE, later_s=0.5, long=4),
-    Fault("csv-deleted", "measure", killed(deleted), nth=LATE, later_s=0.5),
+    Fault("csv-deleted", "measure", killed(deleted), nth=LATE, later_s=0.5, short=0),
     Fault("csv-deleted-while-sweeping", "measure", deleted, nth=LATE, later_s=0.1, short=0),
     Fault("csv-garbage-while-sweeping", "measure", garbage, nth=LATE, later_s=0.1, short=0),
     Fault("csv-read-only", "measure", read_only, mend=writable, nth=LATE, later_s=0.1, long=2),

@@ -54,11 +54,11 @@ FAULTS = (
         for hard in (False, True)
     ),
     Fault("kill-9-then-reboot", "measure", kill_and_reboot, later_s=0.5, alone=True),
-    Fault("journald-restarted", ANY, on_host("systemctl restart systemd-journald"), long=6),
+    Fault("journald-restarted", ANY, on_host("systemctl restart systemd-journald")),
     Fault("journald-rotated", ANY, on_host("journalctl --rotate"), short=0),
     Fault("journald-vacuumed", ANY,
           on_host("journalctl --quiet --rotate; journalctl --quiet --vacuum-time=1s")),
-    Fault("host-disk-full", ANY, fill_disk, mend=free_disk, long=8),
+    Fault("host-disk-full", ANY, fill_disk, mend=free_disk, long=6),
     Fault("unit-gets-a-drop-in", ANY,
           on_host(f"mkdir -p {DROP_IN}; printf '[Service]\\nNice=5\\n' >{DROP_IN}/nice.conf; "
                   "systemctl daemon-reload"),

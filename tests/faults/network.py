@@ -86,23 +86,25 @@ def far(ground: Ground) -> None:
 
 
 FAULTS = (
-    *(Fault(f"cut-2s-{name}", ANY, cut(how, 2), long=10) for name, how in KINDS),
     *(
-        Fault(f"cut-12s-{name}", ANY, cut(how, 12), short=int(how == "drop"), long=6)
+        Fault(f"cut-2s-{name}", ANY, cut(how, 2), short=int(how != "down"), long=6)
+        for name, how in KINDS),
+    *(
+        Fault(f"cut-12s-{name}", ANY, cut(how, 12), short=int(how == "drop"), long=4)
         for name, how in KINDS
     ),
     Fault("cut-60s-silent", "measure", cut("drop", 60), short=0, long=2,
           host={"reconnect_for_s": 100}),
     *(
         Fault(f"cut-for-good-{name}", ANY, cut_for_good(how), mend=reconnect, host=SHORT_WINDOW,
-              alone=False, short=int(how == "reject"), long=4)
+              alone=False, short=int(how == "reject"), long=3)
         for name, how in KINDS
     ),
     Fault("cut-and-the-timer-fires", "measure", given_back_while_cut, later_s=0.5),
     Fault("delay-80ms", BEFORE, far, mend=reconnect),
-    Fault("2-mbit-s", BEFORE, slow, mend=reconnect),
-    Fault("sshd-stopped", ANY, sshd_down, long=8),
-    Fault("logins-killed", ANY, drop_logins, long=10),
+    Fault("2-mbit-s", BEFORE, slow, mend=reconnect, short=0),
+    Fault("sshd-stopped", ANY, sshd_down, long=6),
+    Fault("logins-killed", ANY, drop_logins, long=6),
     Fault("cut-in-a-transfer", "verify", in_a_transfer, nth=(1,), mend=reconnect),
     Fault("jump-host-second-leg", "measure", cut("drop", 12), later_s=0.5, way="jump"),
     Fault("last-login-ends", "measure", last_login_ends, later_s=0.5, way="user"),

@@ -40,10 +40,11 @@ def a_second_sweep(ground: Ground) -> None:
     assert status == 5, f"a second sweep of the same host ended with {status}"
 
 
-def send(number: signal.Signals) -> Fault:
-    return Fault(
-        name=number.name.lower(), when=ANY, strike=lambda ground: ground.signal(number), long=8
-    )
+def send(number: signal.Signals, short: int = 1) -> Fault:
+    def strike(ground: Ground) -> None:
+        ground.signal(number)
+
+    return Fault(number.name.lower(), ANY, strike, short=short, long=6)
 
 
 def interrupt_twice(ground: Ground) -> None:
@@ -75,18 +76,18 @@ def killed_and_given_back(ground: Ground) -> None:
 
 
 FAULTS = (
-    Fault("kill-9", ANY, kill, short=4, long=60),
+    Fault("kill-9", ANY, kill, short=3, long=50),
     *(
-        Fault(f"kill-9-at-{stage.replace(' ', '-')}", stage, kill, later_s=0.3, long=6)
+        Fault(f"kill-9-at-{stage.replace(' ', '-')}", stage, kill, later_s=0.3, long=5)
         for stage in STAGES
     ),
     Fault("kill-9-twice", ANY, kill_twice, long=12),
     Fault("kill-9-then-two-resumes", ANY, kill_then_two_resumes, long=4),
-    Fault("a-second-sweep", "measure", a_second_sweep, nth=(1,), long=2),
+    Fault("a-second-sweep", "measure", a_second_sweep, nth=(1,), short=0, long=2),
     send(signal.SIGTERM),
-    send(signal.SIGINT),
+    send(signal.SIGINT, short=0),
     send(signal.SIGHUP),
-    Fault("sigint-twice", ANY, interrupt_twice, alone=True, long=10),
+    Fault("sigint-twice", ANY, interrupt_twice, alone=True, long=8),
     Fault("asleep", ANY, asleep, short=0),
     Fault("asleep-until-the-timer-fires", "measure", asleep_too_long, later_s=0.5),
     Fault("kill-9-and-the-timer-fires", "measure", killed_and_given_back, alone=True),
