@@ -94,9 +94,17 @@ def _batch(recommendation: Recommendation, pick: Pick) -> int | None:
 
 
 def _candidates(pick: Pick) -> tuple[int, ...]:
-    """The best steps, with the next best where the measurements leave these two tied."""
+    """The best steps, with the next best where the measurements leave these two tied.
+
+    Never 0 and another: from 0 the server always tries the other again.
+    """
     best, other = pick.steps or 0, pick.runner_up
-    tied = other is not None and other.verdict == "tie" and other.steps in pick.as_good
+    tied = (
+        other is not None
+        and other.verdict == "tie"
+        and other.steps in pick.as_good
+        and 0 not in (best, other.steps)
+    )
     return tuple(sorted({best, other.steps})) if tied and other is not None else (best,)
 
 

@@ -14,13 +14,14 @@ by a robust scale, left out, and counted.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
 from sweep.report.beliefs import believe
-from sweep.report.estimates import Estimate, Fit
+from sweep.report.estimates import Estimate, Fit, Floats
 from sweep.report.summary import Drift, Interval, Noise
 
 # What one trial is taken to differ by where nothing was measured twice.
@@ -41,26 +42,23 @@ def fit(trials: pd.DataFrame) -> Fit:
     """
     out = far_out(trials)
     kept = trials.drop(index=out)
-    sigma, df, repeated, count = _within(kept)
-    starts = _start_means(kept)
-    drift, slope, slope_variance = _drift(starts, trials)
-    if drift is not None and drift.matters:
-        hours = kept["hours"] - kept["hours"].mean()
-        kept = kept.assign(y=kept["y"] - slope * hours)
-        starts = _start_means(kept)
-    else:
-        slope_variance = 0.0
-    between, between_df, each = _between(starts, lost=1 if slope_variance else 0)
+    again = _again(kept)
+    drift, slope, slope_variance = _drift(again, trials)
+    if slope_variance:
+        kept = kept.assign(y=kept["y"] - slope * (kept["hours"] - kept["hours"].mean()))
+        again = _again(kept)
+    within = _within(kept) + again.beside
+    between = again.between(lost=1 if slope_variance else 0)
+    if not within.df and between.df:
+        # One load alone, measured once in each start: what differs holds both.
+        within, between = between, Pool()
+    sigma = math.sqrt(within.variance) if within.df else ASSUMED_NOISE
+    restart = _restart(between, sigma**2 / again.trials, again.loads)
+    noise = Noise(
+        sigma, within.df, within.df > 0, *_repeated(kept), len(out), restart, again.df > 0
+    )
     points = _estimates(kept)
-    restart_df = math.inf
-    if not df and between_df:
-        # Every trial had its own start: what differs between them holds both.
-        sigma, df, restart = math.sqrt(between), between_df, 0.0
-        repeated, count = _repeated(kept)
-    else:
-        restart = _restart(between, between_df, sigma, each)
-        restart_df = float(between_df + RESTART_WEIGHT) if between_df else math.inf
-    noise = Noise(sigma, df, df > 0, repeated, count, len(out), restart, between_df > 0)
+    restart_df = float(between.df + RESTART_WEIGHT) if between.df else math.inf
     return Fit(noise, drift, points, slope_variance, restart_df, believe(noise, points))
 
 
@@ -86,75 +84,106 @@ def far_out(trials: pd.DataFrame) -> pd.Index:
     return trials.index[(size > 1) & ((trials["y"] - centre).abs() > np.maximum(reach, 1e-12))]
 
 
-def _within(kept: pd.DataFrame) -> tuple[float, int, int, int]:
-    """(sigma, df, points with repeats, their trials) inside the starts."""
+@dataclass(frozen=True)
+class Pool:
+    """Squares that were summed, and on how many degrees of freedom."""
+
+    squares: float = 0.0
+    df: int = 0
+
+    def __add__(self, other: Pool) -> Pool:
+        return Pool(self.squares + other.squares, self.df + other.df)
+
+    @property
+    def variance(self) -> float:
+        return self.squares / self.df
+
+
+def _within(kept: pd.DataFrame) -> Pool:
+    """What trials of one start differ by."""
     groups = kept.groupby(["steps", "load", "start"], sort=False, dropna=False)["y"]
-    size, variance = groups.size(), groups.var(ddof=1)
-    repeated = size > 1
-    df = int((size[repeated] - 1).sum())
-    if not df:
-        return ASSUMED_NOISE, 0, 0, 0
-    sigma = math.sqrt(float((variance[repeated] * (size[repeated] - 1)).sum()) / df)
-    return sigma, df, int(repeated.sum()), int(size[repeated].sum())
+    apart = kept["y"] - groups.transform("mean")
+    return Pool(float((apart**2).sum()), len(kept) - groups.ngroups)
 
 
 def _repeated(kept: pd.DataFrame) -> tuple[int, int]:
+    """(points with repeats, their trials)"""
     size = kept.groupby(["steps", "load"], sort=False).size()
     return int((size > 1).sum()), int(size[size > 1].sum())
 
 
-def _start_means(kept: pd.DataFrame) -> pd.DataFrame:
-    """One row per point and start, of the points that had several: y, hours, n, and less its mean.
+@dataclass(frozen=True)
+class Again:
+    """What was measured again after another start, less the mean of its point.
 
-    `r` and `h` are y and hours less the mean over the point's starts.
+    `levels` and `hours`: of each start, over its loads; `df`: starts less steps. `beside`: what
+    trials differ by once point and start are taken out. `loads`: of a start, `trials`: of a point
+    in a start, on average. `points` were measured again.
     """
-    means = (
+
+    levels: Floats
+    hours: Floats
+    df: int
+    beside: Pool
+    loads: float
+    trials: float
+    points: int
+
+    def between(self, lost: int) -> Pool:
+        """What the starts differ by; `lost` degrees of freedom went to a slope."""
+        return Pool(float((self.levels**2).sum()), max(0, self.df - lost))
+
+
+def _again(kept: pd.DataFrame) -> Again:
+    cells = (
         kept.groupby(["steps", "load", "start"], sort=False, dropna=False)
         .agg(y=("y", "mean"), hours=("hours", "mean"), n=("y", "size"))
         .reset_index()
     )
-    by_point = means.groupby(["steps", "load"], sort=False)
-    means = means[by_point["y"].transform("size") > 1].copy()
-    by_point = means.groupby(["steps", "load"], sort=False)
-    means["r"] = means["y"] - by_point["y"].transform("mean")
-    means["h"] = means["hours"] - by_point["hours"].transform("mean")
-    return means
+    point = cells.groupby(["steps", "load"], sort=False)
+    cells = cells[point["y"].transform("size") > 1].copy()
+    if cells.empty:
+        return Again(np.array([]), np.array([]), 0, Pool(), 1.0, 1.0, 0)
+    point = cells.groupby(["steps", "load"], sort=False)
+    for name in ("y", "hours"):
+        cells[name] -= point[name].transform("mean")
+    start = cells.groupby(["steps", "start"], sort=False, dropna=False)
+    left = float((cells["n"] * (cells["y"] - start["y"].transform("mean")) ** 2).sum())
+    steps = cells["steps"].nunique()
+    free = len(cells) - start.ngroups - point.ngroups + steps
+    return Again(
+        levels=start["y"].mean().to_numpy(),
+        hours=start["hours"].mean().to_numpy(),
+        df=start.ngroups - steps,
+        beside=Pool(left, free) if free > 0 else Pool(),
+        loads=len(cells) / start.ngroups,
+        trials=float(cells["n"].mean()),
+        points=point.ngroups,
+    )
 
 
-def _between(starts: pd.DataFrame, lost: int) -> tuple[float, int, float]:
-    """(variance of the start means of a point, its df, trials in each); `lost` df to a slope."""
-    if starts.empty:
-        return 0.0, 0, 1.0
-    points = starts.groupby(["steps", "load"], sort=False).ngroups
-    df = len(starts) - points - lost
-    if df < 1:
-        return 0.0, 0, 1.0
-    each = len(starts) / float((1 / starts["n"]).sum())
-    return float((starts["r"] ** 2).sum()) / df, df, each
-
-
-def _restart(between: float, df: int, sigma: float, each: float) -> float:
+def _restart(between: Pool, trial_variance: float, loads: float) -> float:
     """What a restart adds: measured where starts were repeated, drawn to the assumed value."""
-    found = max(0.0, between - sigma**2 / each) if df else 0.0
-    return math.sqrt((df * found + RESTART_WEIGHT * ASSUMED_RESTART**2) / (df + RESTART_WEIGHT))
+    found = max(0.0, between.variance - trial_variance / loads) if between.df else 0.0
+    weight = between.df + RESTART_WEIGHT
+    return math.sqrt((between.df * found + RESTART_WEIGHT * ASSUMED_RESTART**2) / weight)
 
 
-def _drift(starts: pd.DataFrame, trials: pd.DataFrame) -> tuple[Drift | None, float, float]:
-    """(drift, slope per hour, its variance) from points measured again after another start."""
-    spread = float((starts["h"] ** 2).sum()) if len(starts) else 0.0
-    points = starts.groupby(["steps", "load"], sort=False).ngroups
-    df = len(starts) - points - 1
+def _drift(again: Again, trials: pd.DataFrame) -> tuple[Drift | None, float, float]:
+    """(drift, slope per hour, its variance), the last two 0 where it does not clear the noise."""
+    spread = float((again.hours**2).sum())
+    df = again.df - 1
     if df < 1 or not spread > 0:
         return None, 0.0, 0.0
-    slope = float((starts["h"] * starts["r"]).sum()) / spread
-    left = float(((starts["r"] - slope * starts["h"]) ** 2).sum()) / df
-    variance = left / spread
+    slope = float((again.hours * again.levels).sum()) / spread
+    variance = float(((again.levels - slope * again.hours) ** 2).sum()) / df / spread
     hours = float(trials["hours"].max() - trials["hours"].min())
     reach = float(stats.t.ppf(0.975, df)) * math.sqrt(variance)
     low, high = ((slope - reach) * hours, (slope + reach) * hours)
     interval = Interval(math.expm1(low), math.expm1(high))
-    drift = Drift(math.expm1(slope * hours), interval, hours, points, not interval.holds(0.0))
-    return drift, slope, variance
+    matters = not interval.holds(0.0)
+    drift = Drift(math.expm1(slope * hours), interval, hours, again.points, matters)
+    return (drift, slope, variance) if matters else (drift, 0.0, 0.0)
 
 
 def _estimates(kept: pd.DataFrame) -> dict[str, tuple[Estimate, ...]]:
