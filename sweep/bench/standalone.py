@@ -90,6 +90,7 @@ class Bench:
             python=sys.executable, port=url.port or 80, model="", concurrency=1, api_key=api_key
         )
         self.model = self._ask_model()
+        self.asked = 0  # its cache is not ours to empty
 
     def _ask_model(self) -> str:
         job = client_job(self.workload, self.ctx, self.url)
@@ -117,7 +118,8 @@ class Bench:
     def trial(self, concurrency: int) -> tuple[Measurement, str | None]:
         """Measures at one concurrency; returns also what went wrong, if anything."""
         warmups = self.workload.warmups(self.model, concurrency)
-        requests = self.workload.bodies(self.model, concurrency)
+        requests = self.workload.bodies(self.model, concurrency, self.asked)
+        self.asked += self.workload.rounds(concurrency)
         result = self._run(concurrency, warmups, requests)
         measurement = measure(result)
         return measurement, self._problem(result, measurement)

@@ -35,13 +35,17 @@ class Workload:
         """The endpoint that all of it is posted to."""
         return COMPLETIONS if isinstance(self.spec.workload, SyntheticWorkload) else CHAT
 
-    def bodies(self, model: str, concurrency: int) -> list[Body]:
-        """The measured requests of a trial, in the order in which they are sent."""
+    def bodies(self, model: str, concurrency: int, asked_before: int = 0) -> list[Body]:
+        """The measured requests of a trial, in the order in which they are sent.
+
+        `asked_before`: how often the server may have seen all of the texts, in a cache that is not
+        emptied.
+        """
         count = self.spec.request_count(concurrency)
         if isinstance(self.spec.workload, SyntheticWorkload):
             asked = self._tokens(f"measured:{concurrency}", count)
         else:
-            asked = self._messages(concurrency, count)
+            asked = self._messages(concurrency, count, asked_before)
         return [_body(self.spec, model, one) for one in asked]
 
     def warmups(self, model: str, concurrency: int) -> list[Body]:
@@ -70,12 +74,17 @@ class Workload:
             for _ in range(count)
         ]
 
-    def _messages(self, concurrency: int, count: int) -> list[Body]:
+    def rounds(self, concurrency: int) -> int:
+        """How often a trial asks all of the texts, at most."""
+        count = self.spec.request_count(concurrency) + 2 * concurrency
+        return -(-count // max(1, len(self.conversations)))
+
+    def _messages(self, concurrency: int, count: int, asked_before: int) -> list[Body]:
         """Conversations side by side, each with one question at a time.
 
         So many at once that a question is asked when, as a rule, the one before it was answered.
         """
-        waiting = self._in_order()
+        waiting = self._in_order(asked_before)
         active = [next(waiting) for _ in range(concurrency + concurrency // 4 + 1)]
         asked: list[Body] = []
         while len(asked) < count:
@@ -85,12 +94,11 @@ class Workload:
             active.append((conversation, lead_in, turn + 1) if more else next(waiting))
         return asked
 
-    def _in_order(self) -> Iterator[tuple[Conversation, str, int]]:
+    def _in_order(self, rounds: int) -> Iterator[tuple[Conversation, str, int]]:
         """Every conversation at its first turn, again and again, with the line before it."""
         order = list(self.conversations)
         if self.spec.workload != "greedy":
             random.Random(self.spec.seed).shuffle(order)  # noqa: S311 - not a secret
-        rounds = 0
         while True:
             rounds += 1
             lead_in = f"({rounds})\n" if rounds > 1 and self.spec.unique_prompts else ""

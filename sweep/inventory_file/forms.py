@@ -98,7 +98,7 @@ def parse_setting(text: str) -> tuple[str, FlagValue]:
     """
     name, equals, value = (part.strip() for part in text.partition("="))
     name = name.removeprefix("--")
-    if not name or not equals:
+    if not name.isprintable() or not name or not equals:
         raise ValueError("is not FLAG=VALUE; write for example tp-size=4 or enable-metrics=true")
     if not value:
         raise ValueError(f"gives {name} no value; write one, or {name}=false to leave it out")

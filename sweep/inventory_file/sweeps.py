@@ -78,6 +78,8 @@ def read_sweep(
 def _rules(sweep: SweepSpec, host: HostSpec | None) -> Iterator[tuple[str, str]]:
     if problem := too_many(sweep):
         yield "params", problem
+    if host is not None and (problem := _too_long(sweep.benchmark, host)):
+        yield "benchmark", problem
     moved = host is not None and host.server.args.get(ADAPTIVE) is True
     if moved and ADAPTIVE not in sweep.params and len([n for n in sweep.steps if n > 0]) > 1:
         yield (
@@ -85,6 +87,20 @@ def _rules(sweep: SweepSpec, host: HostSpec | None) -> Iterator[tuple[str, str]]
             f"vary, but {ADAPTIVE} of the host moves them at run time, so that the launches would "
             "hardly differ (SGLang 0.5.11 and newer); write one steps value, or remove the flag",
         )
+
+
+def _too_long(benchmark: Benchmark, host: HostSpec) -> str | None:
+    limit = host.server.args.get("context-length")
+    if not isinstance(benchmark, BuiltinBenchmark) or type(limit) is not int:
+        return None
+    synthetic = benchmark.workload
+    prompt = synthetic.input_tokens if isinstance(synthetic, SyntheticWorkload) else 1
+    if prompt + benchmark.max_tokens <= limit:
+        return None
+    return (
+        f"asks for {prompt + benchmark.max_tokens} tokens with each request, more than the host's "
+        f"context-length of {limit}; write less"
+    )
 
 
 def _steps(report: Report, path: Path, value: object) -> tuple[int, ...] | None:

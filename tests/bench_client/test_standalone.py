@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -36,6 +37,14 @@ def test_the_published_layout():
     # This server answers in no time: the client may well be the limit, which is told.
     assert all(": client_limited: " in line for line in lines[9 + len(told) + 1 : -1])
     assert len(lines[5]) == len(table.HEADER)
+
+
+def test_no_level_sends_what_the_one_before_it_has_sent():
+    benchmark = BuiltinBenchmark(workload="chat", max_tokens=2, requests=30)
+    with StreamServer() as server:
+        assert bench_url(server.url, [1, 2], emit=lambda _: None, benchmark=benchmark) == 0
+        sent = [json.dumps(served.body["messages"]) for served in server.served]
+    assert len(set(sent)) >= len(sent) - 2, "warm-ups alone may be alike"
 
 
 def test_an_openai_style_base_url():

@@ -91,6 +91,14 @@ def test_the_seed_changes_the_order_alone():
     assert Counter(map(asked, one)) == Counter(map(asked, other))
 
 
+@given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 120))
+def test_a_cache_that_is_not_emptied_has_seen_no_prompt(one, other, requests):
+    workload = workload_of(BuiltinBenchmark(workload="chat", requests=requests))
+    first = workload.bodies("m", one)
+    then = workload.bodies("m", other, asked_before=workload.rounds(one))
+    assert {asked(body) for body in first}.isdisjoint(asked(body) for body in then)
+
+
 def test_prompts_that_may_repeat_do():
     found = bodies(1, workload="chat", requests=80, unique_prompts=False)
     assert found[:40] == found[40:]
