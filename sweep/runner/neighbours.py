@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from sweep.bench.backends import TrialSpoilt
 from sweep.bench.metrics import Measurement
-from sweep.errors import HostError, HostUnreachable
+from sweep.errors import HostError, HostUnreachable, PointError
 from sweep.inventory import BuiltinBenchmark
 from sweep.runner.record import Trial
 from sweep.runner.session import Session
@@ -45,18 +47,42 @@ def with_foreign(
     Looked for in what the server printed in that time and in what its counter says. Evidence that
     is missing proves nothing.
     """
-    result = measurement.evidence or {}
+    return _looked_through(session, trial, measurement, journal)[0]
+
+
+def others_told(session: Session, trial: Trial, error: PointError) -> PointError:
+    """The error of a spoilt trial, which says so where others used the server meanwhile."""
+    if not isinstance(error, TrialSpoilt) or error.measurement.window is None:
+        return error
+    journal, _ = journal_of(session, trial, error.measurement)
+    measurement, said = _looked_through(session, trial, error.measurement, journal)
+    if not said:
+        return error
+    return TrialSpoilt(error.failure, f"{error.detail}; not ours: {said}", measurement)
+
+
+def _looked_through(
+    session: Session, trial: Trial, measurement: Measurement, journal: bytes
+) -> tuple[Measurement, str]:
+    """`with_foreign`, and what was seen; empty where nothing was."""
+    result: Mapping[str, Any] = measurement.evidence or {}
     ours = _ours(result, measurement, local=_is_local(session))
     found = foreign(journal, ours, _counted(result))
     if found is None:
-        return measurement
+        return measurement, ""
     point = trial.due.point
     session.sweep.note(
         f"{trial.launch.id} C={point.concurrency}: {found.requests} or more requests that are not "
         f"ours reached the server while it was measured ({'; '.join(found.seen)})"
     )
-    evidence = {**result, "foreign": {"requests": found.requests, "seen": list(found.seen)}}
-    return replace(measurement, flags=measurement.flags | {"foreign_requests"}, evidence=evidence)
+    said = f"{found.requests} or more requests: {'; '.join(found.seen)}"
+    evidence = {
+        **result,
+        "foreign": {"requests": found.requests, "seen": list(found.seen)},
+        "verdicts": {**(result.get("verdicts") or {}), "foreign_requests": said},
+    }
+    flags = measurement.flags | {"foreign_requests"}
+    return replace(measurement, flags=flags, evidence=evidence), said
 
 
 def _window(

@@ -15,6 +15,7 @@ from sweep.progress import Stage
 from sweep.runner.jobs import Client
 from sweep.runner.judging import in_full_light
 from sweep.runner.launch import Ready, check_alive
+from sweep.runner.neighbours import others_told
 from sweep.runner.record import Trial, record_result
 from sweep.runner.session import Session
 from sweep.runner.ticket import TICKET, write_ticket
@@ -92,6 +93,7 @@ def finish(session: Session, work: Work) -> None:
         except PointError as error:
             require_survivor(session, work.ready)
             session.systemd.require_room()
+            error = others_told(session, work.trial, error)
             raise as_launch_error(error) from error
         # The host keeps what the client left until the row is on this disk.
         record_result(session, work.trial, measurement)

@@ -62,6 +62,7 @@ def test_requests_that_are_not_ours(gpu_host: MakeHost, metrics: bool) -> None:
     found = evidence_of(host, first)["foreign"]
     assert found["requests"] == 5
     assert len(found["seen"]) >= (2 if metrics else 1)
+    assert evidence_of(host, first)["verdicts"]["foreign_requests"].startswith("5 or more")
     assert "5 or more requests that are not ours" in result.err
     # The next trial was ours alone.
     assert "foreign_requests" not in str(second["flags"])
@@ -81,3 +82,24 @@ def test_a_sweep_alone(gpu_host: MakeHost, run_on: str) -> None:
     assert result.status == 0, result.err
     flags = set(";".join(host.frame()["flags"].fillna("")).split(";"))
     assert not flags & {"foreign_requests", "journal_incomplete"}
+
+
+def test_a_trial_that_others_spoilt_says_so(gpu_host: MakeHost) -> None:
+    host = gpu_host(
+        {"args": ARGS},
+        steps=[2],
+        concurrency=[1],
+        baseline=False,
+        benchmark={"kind": "builtin", "max_tokens": 30000, "trial_timeout_s": 6},
+    )
+    process = host.start("run", "short")
+    wait_for_progress(host, process)
+    host.machine.run("/usr/bin/python3", "-c", INTRUDER)
+    result = ended(process)
+    assert result.status == 1, result.err
+    (row,) = host.frame().to_dict("records")
+    assert row["failure"] == "hang"
+    assert "not done after 6 s" in row["failure_detail"]
+    assert "not ours: 5 or more requests" in row["failure_detail"]
+    assert "foreign_requests" in row["flags"].split(";")
+    assert host.serves()
