@@ -94,6 +94,9 @@ def _answer(group: Group, extras: Extras) -> Iterator[Block]:
     yield Answers("Best number of steps at each concurrency", tuple(map(answer, group.loads)))
     if group.notes:
         yield Bullets(tuple(sentence(note) for note in group.notes))
+    if known := group.conditions.lines():
+        holds = ", ".join(f"{name} {value}" for name, value in known)
+        yield Text(f"This holds for {holds}.", "note")
     if group.repeat_command:
         yield Code(group.repeat_command, "Measure again what is not decided")
     yield from extras.pastes.get(group.id, ())

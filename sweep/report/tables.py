@@ -27,7 +27,7 @@ def group_tables(group: Group) -> Iterator[Block]:
         if shares := _shares(load):
             yield shares
     for load in loads:
-        yield _everything(load)
+        yield _everything(load, _interval_name(group))
 
 
 def _throughput(group: Group, loads: list[Load]) -> Table:
@@ -110,7 +110,7 @@ def _capacity(group: Group) -> Table:
 def _shares(load: Load) -> Table | None:
     """Why a number of steps is as fast as it is; None where no acceptance is known."""
     known = [share for share in load.shares if share.acceptance_length is not None]
-    if not known:
+    if not any(share.steps for share in known):
         return None
     return Table(
         f"Why, at {load.label}: speed-up = tokens per step / cost of a step",
@@ -147,7 +147,12 @@ _COLUMNS = (
 )
 
 
-def _everything(load: Load) -> Table:
+def _interval_name(group: Group) -> str:
+    """What the intervals are: nothing was measured of a noise that is only assumed."""
+    return "95 % interval" if group.noise.measured else f"if {group.noise.sigma:.0%} noise"
+
+
+def _everything(load: Load, interval_name: str) -> Table:
     """One load in full, columns that nobody filled left out."""
     shown = [c for c in _COLUMNS if any(c[1] in cell.numbers for cell in load.cells)]
     has_interval = any(cell.interval is not None for cell in load.cells)
@@ -155,7 +160,7 @@ def _everything(load: Load) -> Table:
         "steps",
         "trials",
         "tok/s",
-        *(["95 % interval"] if has_interval else []),
+        *([interval_name] if has_interval else []),
         *(c[0] for c in shown),
     ]
     rows = []

@@ -30,9 +30,11 @@ def by_steps(group: Group) -> Plot | Missing:
     drawings = [
         Drawing(_said_by_steps(load), partial(_draw_by_steps, load)) for load in loads[:MOST_PANELS]
     ]
+    noise = group.noise
+    whiskers = "are 95 % intervals" if noise.measured else f"assume {noise.sigma:.0%} noise"
     caption = (
         "Each panel is one concurrency, from zero. The label marks the recommended steps. Whiskers "
-        "are 95 % intervals, faint dots single trials, hollow points ran more requests than the "
+        f"{whiskers}, faint dots are single trials, hollow points ran more requests than the "
         "server admits, crosses failed."
     )
     if len(loads) > MOST_PANELS:
