@@ -68,7 +68,7 @@ def start(options: Options, prepared: Prepared, runs_dir: Path, manner: Manner) 
     if manner.detach == ON_HOST:
         with run.lock():
             run.write_plan(document)
-        return send(options, run, templates, manner.words())
+        return send(options, run, templates, manner)
 
     def work(progress: Progress) -> int:
         with run.lock():
@@ -154,7 +154,7 @@ def _go_on_there(options: Options, found: Resumed, given: Mapping[str, Any], man
     with found.run.lock():
         if found.changed:
             found.run.write_plan({**found.run.plan(), **found.document()})
-    return send(options, found.run, found.templates, (*resume_words(given), *manner.words()))
+    return send(options, found.run, found.templates, manner, resume_words(given))
 
 
 def put_back(name: str, spec: HostSpec) -> None:

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import click
 
+from sweep.cli.closing import notify_specs, report_at_the_end
 from sweep.cli.detaching import BEFORE, commands
+from sweep.cli.manner import Manner
 from sweep.cli.options import Options
 from sweep.cli.resuming import saved_host
 from sweep.cli.summary import print_closing
@@ -26,8 +28,9 @@ from sweep.detached import (
 from sweep.errors import HostError, HostRefused, HostUnreachable, RunDirectoryError, UsageError
 from sweep.host import Host, connect
 from sweep.inventory import HostSpec
+from sweep.notify import notifying
 from sweep.plan_document import plan_from_doc
-from sweep.results import LockState, RunDirectory, copies
+from sweep.results import Event, LockState, RunDirectory, copies
 from sweep.unit import secret_values
 
 LOOK_S = 0.5
@@ -52,7 +55,7 @@ class Away:
 
     def follow(self) -> int:
         """Show what it prints until it has taken its host, or has ended: the exit status."""
-        seen, shown = len(self.run.events()), self._printed()
+        shown = self._printed()
         asked_to_end = False
         while True:
             try:
@@ -60,9 +63,9 @@ class Away:
                 printed = self._printed()
                 click.echo(printed[len(shown) :], nl=False, err=True)
                 shown = printed
-                stages = {event.fields.get("stage") for event in self.run.events()[seen:]}
                 if not active:
-                    return self._ended(seen)
+                    return self._ended()
+                stages = {event.fields.get("stage") for event in self._news()}
                 if stages - {None, *BEFORE} and not asked_to_end:
                     self.remote.forget_secrets()
                     return 0
@@ -81,15 +84,27 @@ class Away:
             self.clock.sleep(LOOK_S)
         self._bring_home()
 
-    def _ended(self, seen: int) -> int:
+    def _ended(self) -> int:
         self._bring_home()
-        end = [event for event in self.run.events()[seen:] if event.kind == "end"]
-        if end:
-            return int(end[-1].fields.get("exit_code", 70))
-        name = self.remote.host.name
-        raise HostError(f"{name}: the sweep ended there without a word; see {self.run.output_path}")
+        code = self._exit_code()
+        if code is None:
+            raise HostError(
+                f"{self.remote.host.name}: the sweep ended there without a word; see "
+                f"{self.run.output_path}"
+            )
+        return code
+
+    def _news(self) -> list[Event]:
+        """What has happened to the run since it was sent away."""
+        return self.run.events()[self.remote.place.events :]
+
+    def _exit_code(self) -> int | None:
+        """What it ended with there; None: it was killed."""
+        end = [event for event in self._news() if event.kind == "end"]
+        return int(end[-1].fields.get("exit_code", 70)) if end else None
 
     def _bring_home(self) -> None:
+        """The rest of it, then nothing of it there; its end is told, and reported, from here."""
         self.remote.fetch(self.run)
         found = copies.fingerprint_there(self.run)
         with self.run.lock():
@@ -98,6 +113,14 @@ class Away:
             self.run.write_plan({**document, "fingerprint": fingerprint})
             self.remote.forget()
             copies.forget(self.run)
+        plan = plan_from_doc(document.get("plan", {}))
+        news, code = self._news(), self._exit_code()
+        with notifying(notify_specs(self.options, self.run, plan), self.run) as notifier:
+            for event in news:
+                if event.kind in ("restored", "end"):
+                    notifier.heard(event)
+            if self.remote.place.report and code is not None:
+                report_at_the_end(self.options, self.run, code)
 
     def _printed(self) -> str:
         path = self.run.output_path
@@ -149,7 +172,13 @@ def require_other_machine(name: str, spec: HostSpec) -> None:
         raise UsageError(f"--detach=host: hosts.{name} is this machine; write --detach")
 
 
-def send(options: Options, run: RunDirectory, templates: Path | None, words: Sequence[str]) -> int:
+def send(
+    options: Options,
+    run: RunDirectory,
+    templates: Path | None,
+    manner: Manner,
+    words: Sequence[str] = (),
+) -> int:
     """Copy the run to its host and resume it there; the exit status as far as it is known.
 
     `words` are further options of that resume. The plan lies in the run's directory already.
@@ -162,11 +191,12 @@ def send(options: Options, run: RunDirectory, templates: Path | None, words: Seq
         # Two who send one run away would take each other's copy apart.
         with run.lock():
             require_here(run)
-            remote = _installed(host, spec, run, templates)
+            remote = _installed(host, spec, run, templates, report=manner.report)
             for secret, value in secrets.items():
                 remote.put_secret(secret, value)
             options.say(f"{name}: copied to {remote.place.base}, for {remote.place.python}")
-            remote.start(("resume", run.id, "--runs-dir", remote.place.runs, *words))
+            further = (*words, *manner.words())
+            remote.start(("resume", run.id, "--runs-dir", remote.place.runs, *further))
         there = Away(options, run, remote, SystemClock())
         status = there.follow()
     if run.is_away:
@@ -176,7 +206,9 @@ def send(options: Options, run: RunDirectory, templates: Path | None, words: Seq
     return status
 
 
-def _installed(host: Host, spec: HostSpec, run: RunDirectory, templates: Path | None) -> Remote:
+def _installed(
+    host: Host, spec: HostSpec, run: RunDirectory, templates: Path | None, *, report: bool
+) -> Remote:
     """The tool on the host with the first of its Pythons that runs it. Raises HostRefused."""
     why = []
     for python in choose(host, spec):
@@ -186,6 +218,7 @@ def _installed(host: Host, spec: HostSpec, run: RunDirectory, templates: Path | 
             why.append(str(error))
             continue
         place = place_for(host, run.id, scope=spec.scope, python=python.path)
+        place = replace(place, events=len(run.events()), report=report)
         remote = Remote(host, place)
         # Written first: whatever happens now, the next look at the run cleans up there.
         run.write(copies.PLACE, place.to_bytes())

@@ -32,9 +32,10 @@ class Manner:
     report: bool = True
 
     def words(self) -> list[str]:
-        """The same for the tool on the host, whose clock may be in another zone."""
+        """The same for the tool on the host, whose clock may be in another zone. A report is made
+        where the run comes home."""
         until = ["--until", self.until.isoformat(timespec="seconds")] if self.until else []
-        return [*until, *([] if self.report else ["--no-report"])]
+        return [*until, "--no-report"]
 
     def deadline(self, plan: Plan, spec: HostSpec, pace: Pace | None) -> Until | None:
         """--until for this plan; `pace` is that of the latest run of its sweep."""

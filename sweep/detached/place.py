@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 
+from pydantic import TypeAdapter
+
 from sweep.errors import HostError, RunDirectoryError
 from sweep.host import Host
 from sweep.systemd.paths import require_name
@@ -21,6 +23,7 @@ class Place:
     """`base` holds lib/ (the tool), templates/ and runs/RUN/; nobody else can read it.
 
     `secrets` is a directory in memory, gone when they have been read. `python` runs it all.
+    `events`: how many the run had when it was sent; `report`: one is wanted when it is home.
     """
 
     run_id: str
@@ -28,6 +31,8 @@ class Place:
     base: str
     secrets: str
     python: str
+    events: int = 0
+    report: bool = True
 
     @property
     def unit(self) -> str:
@@ -56,8 +61,8 @@ class Place:
     def parse(cls, data: bytes) -> Place:
         """What `to_bytes` made. Raises RunDirectoryError when it is not one of those."""
         try:
-            return cls(**{name: str(value) for name, value in json.loads(data).items()})
-        except (ValueError, TypeError, AttributeError) as error:
+            return TypeAdapter(cls).validate_json(data)
+        except ValueError as error:
             raise RunDirectoryError(
                 "what says where this run was detached to cannot be read; was it edited?"
             ) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,8 @@ def test_the_plan_reads_nothing_that_stays_behind(run: RunDirectory, tmp_path: P
 
 def test_a_place_survives_being_written_down() -> None:
     assert Place.parse(PLACE.to_bytes()) == PLACE
+    sent = replace(PLACE, events=7, report=False)
+    assert Place.parse(sent.to_bytes()) == sent
     for wrong in (b"", b"[]", b"{}", b'{"base": 1}'):
         with pytest.raises(RunDirectoryError, match="was it edited"):
             Place.parse(wrong)

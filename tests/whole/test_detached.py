@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 
 import pytest
 
@@ -36,11 +37,15 @@ def all_is_left_as_it_was(host: GpuHost) -> None:
     assert host.machine.sh(KEPT) == ""
 
 
-def test_it_runs_there_and_comes_home(gpu_host: MakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_runs_there_and_comes_home(
+    gpu_host: MakeHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SWEEP_TEST_KEY", CANARY)
     reference = {"env": "SWEEP_TEST_KEY"}
-    host = gpu_host({"secrets": {"api-key": reference, "HF_TOKEN": reference}}, **SHORT)
-    shown = host.sweep("run", "short", "--detach=host")
+    told = [{"command": ["sh", "-c", f"cat >> {tmp_path}/told"]}]
+    server = {"secrets": {"api-key": reference, "HF_TOKEN": reference}}
+    host = gpu_host(server, **SHORT, notify=told)
+    shown = host.sweep("--no-color", "run", "short", "--detach=host")  # with a report
     assert shown.status == 0, shown.err
     assert "this machine may sleep" in shown.err
     assert "production is sglang.service" in shown.err
@@ -60,7 +65,9 @@ def test_it_runs_there_and_comes_home(gpu_host: MakeHost, monkeypatch: pytest.Mo
     assert plan["host"]["address"] == host.machine.name
     assert "sglang_version" in plan["fingerprint"]
     assert "ready to roll" in host.sweep("logs").out
-    assert host.sweep("report").status == 0
+    assert (host.run / "report.html").exists()
+    heard = [json.loads(line)["event"] for line in (tmp_path / "told").read_text().splitlines()]
+    assert heard == ["restored", "finished"]
     for path in host.directory.rglob("*"):
         assert not path.is_file() or CANARY.encode() not in path.read_bytes(), path
     all_is_left_as_it_was(host)
