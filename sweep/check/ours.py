@@ -16,11 +16,11 @@ _ACTIVE = ("active", "activating", "reloading", "deactivating")
 def questions(about: About, root: str) -> str:
     runtime, kept = f"{root}/run", f"{root}/var/lib"
     if about.spec.scope == "user":
-        runtime, kept = f"{root}/run/user/$(id -u)", "${XDG_STATE_HOME:-$HOME/.local/state}"
+        runtime, kept = f"{root}/run/user/$(id -u)", '"${XDG_STATE_HOME:-$HOME/.local/state}"'
     shown = "-p LoadState -p ActiveState -p FragmentPath -p DropInPaths"
     return f"""
 echo @@unit; {about.systemctl} show {shown} -- {shlex.quote(about.spec.unit)}
-echo @@records; for f in {runtime}/sweep/*/record.json "{kept}"/sweep/*/record.json; do
+echo @@records; for f in {runtime}/sweep/*/record.json {kept}/sweep/*/record.json; do
   [ -e "$f" ] || continue
   d=${{f%/*}}; [ -e "$d/restored" ] || echo "${{d##*/}}"; done | sort -u
 echo @@boot; cat /proc/sys/kernel/random/boot_id 2>/dev/null

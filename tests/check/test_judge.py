@@ -360,9 +360,12 @@ def test_what_stops_with_production_and_what_can_start_it() -> None:
         Seen("sglang.service", active=True, exists=True, triggers=("sglang.timer",)),
         Seen("gateway.service", active=True, exists=True, triggers=()),
         Seen("idle.service", active=False, exists=True, triggers=()),
+        Seen("held.service", active=True, exists=True, upheld_by=("keeper.service",)),
     ]
     lines = said(production.findings(about, make_identity(), shown(), seen, None))
-    assert "ok production: stops and starts with it: gateway.service" in lines
+    assert "ok production: stops and starts with it: gateway.service, held.service" in lines
+    upheld = "problem production: keeper.service upholds held.service: systemd would start it again"
+    assert any(line.startswith(upheld) for line in lines)
     assert any(line.startswith("warning production: sglang.timer can start it") for line in lines)
 
 

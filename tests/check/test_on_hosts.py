@@ -202,13 +202,16 @@ def test_another_sweep_s_lock_and_record(gpu: Machine) -> None:
     boot = gpu.sh("cat /proc/sys/kernel/random/boot_id")
     line = Lock("overnight-1", "sglang-sweep.service", boot, owner).line.decode()
     gpu.sh("mkdir -p /run/sweep/older-2; echo {} >/run/sweep/older-2/record.json")
+    # What a run before a reboot left.
+    gpu.sh("mkdir -p /var/lib/sweep/older-3; echo {} >/var/lib/sweep/older-3/record.json")
     gpu.run("tee", "/run/sweep/lock", stdin=line + "\n")
     try:
         lines = worse(spec_of(gpu))
     finally:
-        gpu.sh("rm -r /run/sweep")
+        gpu.sh("rm -r /run/sweep /var/lib/sweep")
     assert any("problem lock: taken by run overnight-1 of ann@laptop" in line for line in lines)
-    assert any("warning restore: run older-2 has not given" in line for line in lines)
+    for run in ("older-2", "older-3"):
+        assert any(f"warning restore: run {run} has not given" in line for line in lines)
 
 
 @on_both
