@@ -12,6 +12,7 @@ from sweep.host.opening import DemoSession
 from sweep.inventory import ProductionCommands
 from sweep.systemd import HostRun, runs_on
 from sweep.unit import SecretFiles
+from tests.systemd.conftest import Connections
 from tests.systemd.targets import (
     NO_SECRETS,
     Target,
@@ -219,3 +220,21 @@ def test_who_was_before_a_boot_holds_nothing_after_it(
     with taken(root, "r-after") as second:
         assert second.poll().deadman == "armed"
         assert first.poll().deadman == "gone"
+
+
+def test_a_user_manager_that_is_started_anew_is_a_boot(
+    connections: Connections, testhost: Pool
+) -> None:
+    """Its timers die with it, and with them ours: the boot unit does their work."""
+    target = connections("trixie-user").with_(production=("llm.service",))
+    target.add_units({"llm.service": service(SLEEP)}, start=["llm.service"])
+    try:
+        sweeping(target, "r-user")
+        testhost.shared("trixie").sh("systemctl restart user@$(id -u plain)")
+        systemd = target.systemd("r-user")
+        wait_for(lambda: systemd.production_trouble() is None, "the host's own restore")
+        assert target.active("llm.service") == "active"
+        assert "the host itself started llm.service" in systemd.restore(within_s=30).text
+        assert target.left_over() == []
+    finally:
+        target.remove_units(["llm.service"])
