@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sweep.bench.gpus import gpu_notes
 from sweep.bench.metrics import Measurement, with_acceptance
-from sweep.bench.verdicts import RULES, Evidence, verdicts
+from sweep.bench.verdicts import OF_REQUESTS, RULES, Evidence, of_server
 from sweep.runner.neighbours import journal_of, with_foreign
 from sweep.runner.record import Trial
 from sweep.runner.session import Session
@@ -42,14 +42,13 @@ def judged(
         measurement = with_acceptance(measurement, seen.accept_length, "journal", drafts)
     notes = gpu_notes(samples, measurement.window)
     result = dict(measurement.evidence or {})
-    client = result.get("client")
-    found = verdicts(
+    of_requests = {flag: text for flag, text in measurement.verdicts.items() if flag in OF_REQUESTS}
+    found = of_requests | of_server(
         Evidence(
             concurrency=trial.concurrency or 1,
             steps=steps,
             requests=measurement.requests,
             values=measurement.values,
-            client=client if isinstance(client, dict) else None,
             admitted=ready.capacity.max_running_requests if ready else None,
             kv_tokens=ready.capacity.max_total_num_tokens if ready else None,
             activity=seen,
@@ -61,7 +60,7 @@ def judged(
     whole = replace(
         measurement,
         values={**measurement.values, **(notes.columns() if notes else {})},
-        flags=(measurement.flags - RULES.keys()) | found.keys(),
+        flags=(measurement.flags - RULES) | found.keys(),
         evidence={**result, "verdicts": found},
     )
     return whole, found
