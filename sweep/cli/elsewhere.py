@@ -108,6 +108,8 @@ class Away:
         self.remote.fetch(self.run)
         found = copies.fingerprint_there(self.run)
         with self.run.lock():
+            if copies.place(self.run) != self.remote.place.to_bytes():
+                return  # somebody else who looked was quicker, and it may be away again
             document = self.run.plan()
             fingerprint = {**document.get("fingerprint", {}), **found}
             self.run.write_plan({**document, "fingerprint": fingerprint})
@@ -131,7 +133,7 @@ class Away:
 def away(options: Options, run: RunDirectory) -> Iterator[Away]:
     """The connection to the host that the run is on."""
     document = run.plan()
-    place = Place.parse((run.path / copies.PLACE).read_bytes())
+    place = Place.parse(copies.place(run) or b"")
     host_name = plan_from_doc(document.get("plan", {})).host
     with connect(host_name, saved_host(document)) as host:
         yield Away(options, run, Remote(host, place), SystemClock())

@@ -21,6 +21,11 @@ PLACE, PLAN = "detached.json", "plan.json"
 PLAN_THERE = "plan-there.json"
 
 
+def place(run: RunDirectory) -> bytes | None:
+    """What was written down when the run was sent away; None: it is here."""
+    return files.read_bytes(run.path / PLACE)
+
+
 def known(run: RunDirectory) -> dict[str, tuple[int, int]]:
     """Every file that came from there or is the same: name -> (bytes, time of its change in ns)."""
     found = {}
