@@ -26,7 +26,7 @@ from sweep.systemd import Listener, Started, UnitState
 
 # How often systemd and the server are asked while it starts: well under the half second in which
 # "ready" should be known, and one small script each time.
-HEALTH_POLL_S = 0.4
+HEALTH_POLL_S = 0.3
 # journald writes with a delay: this long the scheduler's line may lag behind a healthy server.
 JOURNAL_LAG_S = 5.0
 # Looks further apart than this had a lost connection between them, or nobody who looked: when the

@@ -75,9 +75,10 @@ class Jobs:
         with full_disk_as_launch_error():
             if not self._make(job):
                 return job
-            for file, content in {**files, "run.sh": _command(job, argv)}.items():
-                self._site.host.put(f"{job.directory}/{require_name(file)}", content, mode=0o600)
-            answer = self._site.ask(doing, self._start_script(job, user))
+            # One file that the start takes apart: each one alone would be a round trip.
+            parcel = {**files, "run.sh": _command(job, argv)}
+            self._site.host.put(_parcel(job), b"".join(parcel.values()), mode=0o600)
+            answer = self._site.ask(doing, self._start_script(job, user, _unpack(job, parcel)))
         self._hold.require(answer)
         return job
 
@@ -113,9 +114,10 @@ done
 
     def forget(self, job: Job) -> None:
         """Remove the job's files from the host: they have been fetched, or nobody wants them."""
-        self.stop(job)
+        mark = f"{self._site.paths.run}/jobs/{job.unit}"
         self._site.run(
-            f"rm -rf {quote(job.directory)} {quote(f'{self._site.paths.run}/jobs/{job.unit}')}"
+            f"{self._site.systemctl} stop {job.unit} 2>/dev/null\n"
+            f"rm -rf {quote(job.directory, mark)}"
         )
 
     def _make(self, job: Job) -> bool:
@@ -138,7 +140,7 @@ mkdir -p {directory} && : > {quote(f"{self._site.paths.run}/jobs/{job.unit}")}
         show = f"{self._site.systemctl} show -p ActiveState -- {job.unit}"
         return f"{{ {show} | grep -qv =inactive || [ -e {quote(job.directory)}/exit ]; }}"
 
-    def _start_script(self, job: Job, user: str | None) -> str:
+    def _start_script(self, job: Job, user: str | None, unpack: str) -> str:
         site, directory = self._site, quote(job.directory)
         as_user, own = "", ""
         if user is not None and site.spec.scope == "system":
@@ -147,6 +149,7 @@ mkdir -p {directory} && : > {quote(f"{self._site.paths.run}/jobs/{job.unit}")}
         return f"""
 {self._hold.guard()}
 if {self._was_started(job)}; then exit 0; fi
+{unpack}
 {own}
 {site.systemd_run} --unit={job.unit} --property=TimeoutStopSec={_STOP_S} {as_user} \\
   --description={quote(f"sweep: benchmark client {job.name}")} /bin/sh {directory}/run.sh
@@ -163,6 +166,20 @@ status=$?
 echo $status > exit.new && mv -f exit.new exit
 exit $status
 """.encode()
+
+
+def _parcel(job: Job) -> str:
+    return f"{job.directory}/parcel"
+
+
+def _unpack(job: Job, files: Mapping[str, bytes]) -> str:
+    """The lines that make the files of the parcel, which lies there until all of them are there."""
+    parcel, begin, lines = quote(_parcel(job)), 0, []
+    for name, content in files.items():
+        file = quote(f"{job.directory}/{require_name(name)}")
+        lines.append(f"  tail -c +{begin + 1} {parcel} | head -c {len(content)} >{file} || exit")
+        begin += len(content)
+    return "\n".join(("umask 077", f"if [ -e {parcel} ]; then", *lines, f"  rm -f {parcel}", "fi"))
 
 
 def _left(name: str, shown: Mapping[str, str]) -> Left:
