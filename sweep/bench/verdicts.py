@@ -26,7 +26,7 @@ from sweep.sglang.activity import Activity
 # The client has one thread: above nine tenths of a core it is its own bottleneck.
 CLIENT_CPU_LIMIT = 0.9
 # A client that is late, for want of CPU or because of a neighbour, sends the next request late, so
-# that the server works on fewer than C. By the server's own log it was idle for two to three times
+# that the server works on fewer than C. By the server's own log it was idle for two to five times
 # the share that the client sees (tests/bench/client_limits.py): with this one, throughput is
 # understated by about 5 %, more than neighbouring settings differ by.
 EMPTY_PLACES_LIMIT = 0.02
