@@ -227,14 +227,27 @@ def _post(spec: NotifySpec, body: Mapping[str, object]) -> None:
         headers={"Content-Type": "application/json", "User-Agent": "sweep"},
     )
     try:
-        with urllib.request.urlopen(request, timeout=spec.timeout_s):  # noqa: S310
+        with urllib.request.build_opener(_NoRedirect).open(request, timeout=spec.timeout_s):
             pass
     except urllib.error.HTTPError as error:
-        raise NotTold(f"HTTP status {error.code}") from error
+        raise NotTold(f"HTTP status {error.code}{_where_to(error)}") from error
     except (OSError, ValueError) as error:
         # http.client's own exceptions are not all of these: see below.
         reason = getattr(error, "reason", None) or error
         raise NotTold(f"{reason}") from error
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirected POST would arrive as a GET without its body, and count as told."""
+
+    def redirect_request(self, *_arguments: object) -> None:
+        return None
+
+
+def _where_to(error: urllib.error.HTTPError) -> str:
+    """Of a redirect: as much of its target as a log may hold."""
+    to = urlsplit(error.headers.get("Location") or "")
+    return f": it has moved to {to.scheme}://{to.hostname}; name it there" if to.hostname else ""
 
 
 def _within(seconds: float, work: Callable[[], None]) -> None:

@@ -122,15 +122,24 @@ def nonsense(handler: BaseHTTPRequestHandler) -> None:
     handler.wfile.write(b"\0\1\2 not http\r\n\r\n")
 
 
+def redirect(handler: BaseHTTPRequestHandler) -> None:
+    """As a host does that wants https: whoever follows comes back with a GET and no body."""
+    handler.send_response(301)
+    handler.send_header("Location", "https://new.example.net/hooks/s3cret")
+    handler.send_header("Content-Length", "0")
+    handler.end_headers()
+
+
 @pytest.mark.parametrize(
     ("answer", "status", "said"),
     [
+        (redirect, 301, "HTTP status 301: it has moved to https://new.example.net; name it there"),
         (hang, 200, ""),
         (drip, 200, "no answer"),
         (nonsense, 200, ""),
         (None, 500, "HTTP status 500"),
     ],
-    ids=["hangs", "drips", "talks nonsense", "answers 500"],
+    ids=["redirects", "hangs", "drips", "talks nonsense", "answers 500"],
 )
 def test_a_bad_webhook_costs_a_line_in_the_log(
     run: RunDirectory, answer: Answer | None, status: int, said: str

@@ -10,10 +10,12 @@ KILL_AFTER_S = 5  # between SIGTERM and SIGKILL for a script that is out of time
 # A single argument is limited to 128 KiB by the kernel; data goes through standard input.
 LONGEST_SCRIPT = 100_000
 
+# With POSIXLY_CORRECT systemctl would take options that follow its verb for names of units.
 PRELUDE = """\
 PATH="${PATH:-/usr/bin:/bin}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LC_ALL=C.UTF-8
 export PATH LC_ALL
+unset POSIXLY_CORRECT
 """
 
 # Before it a login shell may have spoken (bash reads ~/.bashrc for every command over SSH).

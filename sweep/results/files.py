@@ -20,6 +20,8 @@ DIRECTORY_MODE = 0o750
 ROOM_BYTES = 64 * 1024 * 1024
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+# What a file system says that has nothing to flush: some network and shared ones, of directories.
+_CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)
 
 
 @contextmanager
@@ -46,9 +48,18 @@ def sync_directory(directory: Path) -> None:
     """Make the names in a directory durable."""
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(fd)
+        sync(fd)
     finally:
         os.close(fd)
+
+
+def sync(fd: int) -> None:
+    """Make a file durable, as far as its file system can."""
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        if error.errno not in _CANNOT_SYNC:
+            raise
 
 
 def make_directory(directory: Path) -> None:
@@ -83,7 +94,7 @@ def _write_durably(path: Path, data: bytes) -> None:
         rest = memoryview(data)
         while rest:
             rest = rest[os.write(fd, rest) :]
-        os.fsync(fd)
+        sync(fd)
     finally:
         os.close(fd)
 
@@ -119,7 +130,7 @@ def _append(fd: int, line: bytes, first: bytes, durable: bool) -> bool:
     try:
         _write_whole(fd, line)
         if durable:
-            os.fsync(fd)
+            sync(fd)
     except BaseException:
         os.ftruncate(fd, size)
         raise

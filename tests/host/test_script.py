@@ -81,6 +81,14 @@ def test_a_users_systemd_can_be_reached() -> None:
     assert address == f"{directory}/bus\n"
 
 
+def test_what_a_login_exports_changes_no_tool() -> None:
+    line = command(
+        'echo "${POSIXLY_CORRECT-unset} $LC_ALL"', timeout_s=5, sudo=False, user_runtime=None
+    )
+    done = shell(f"export POSIXLY_CORRECT=1 LC_ALL=tr_TR.UTF-8; {line}")
+    assert done.stdout == "unset C.UTF-8\n"
+
+
 def test_sudo_never_asks() -> None:
     line = command(":", timeout_s=5, sudo=True, user_runtime=None)
     assert line.startswith("sudo -n -- sh -c ")

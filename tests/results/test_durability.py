@@ -16,6 +16,7 @@ import pytest
 
 from sweep.errors import OutOfRoom
 from sweep.results import RunDirectory, new_run
+from sweep.results.files import sync
 from sweep.results.records import record_keys
 from tests.results.made import Ticker, make_row
 
@@ -162,3 +163,15 @@ def io_bytes() -> int:
     lines = Path("/proc/self/io").read_text().splitlines()
     values = dict(line.split(": ") for line in lines)
     return int(values["rchar"]) + int(values["wchar"])
+
+
+def test_what_cannot_be_flushed_is_written_all_the_same() -> None:
+    """Some file systems refuse fsync, of directories above all; a pipe answers as they do."""
+    reading, writing = os.pipe()
+    with pytest.raises(OSError, match="Invalid argument"):
+        os.fsync(writing)
+    sync(writing)
+    for fd in (reading, writing):
+        os.close(fd)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        sync(writing)
