@@ -150,7 +150,7 @@ def _when_restored(site: Site, mine: Lock) -> Found | None:
 def _place(site: Site, mine: Lock) -> Found | None:
     """Put our lock there unless one stands; None: it is ours now."""
     paths = site.paths
-    new, lock = quote(f"{paths.state}/new-{paths.run_id}"), quote(paths.lock)
+    new, lock = quote(f"{paths.state}/new-{_mark(mine)}"), quote(paths.lock)
     script = f"""
 umask 022
 mkdir -p {quote(paths.state)} && rm -f {new} && cat > {new} || exit
@@ -197,11 +197,16 @@ echo @@restore; {site.systemctl} show -p ActiveState -- {theirs.restore_unit}
 """
 
 
+def _mark(lock: Lock) -> str:
+    """Of one process: two of them may come at once for the same run, each with a copy of it."""
+    return hashlib.sha256(lock.line).hexdigest()[:16]
+
+
 def _replace(site: Site, mine: Lock, dead: Found) -> None:
     """Put our lock in the dead one's place. Of several who try, the first to claim it wins."""
     paths = site.paths
     lock, state = quote(paths.lock), paths.state
-    new, old = quote(f"{state}/new-{paths.run_id}"), quote(f"{state}/old-{paths.run_id}")
+    new, old = (quote(f"{state}/{name}-{_mark(mine)}") for name in ("new", "old"))
     claim = quote(f"{state}/claim-{hashlib.sha256(dead.line).hexdigest()[:16]}")
     script = f"""
 umask 022

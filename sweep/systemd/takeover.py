@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from sweep.errors import HostRefused, SweepError
+from sweep.errors import HostError, HostRefused, SweepError
 from sweep.systemd.deadman import Hold
 from sweep.systemd.health import Health
 from sweep.systemd.keeping import forget, keep, recall_all
@@ -52,6 +52,7 @@ def take(site: Site, mine: Lock, health: Health) -> tuple[Hold, Takeover]:
     hold = Hold(site, lock)
     others = runs(site, restored=False)
     try:
+        _end_renamed(site)
         seen = look(site, production_units(site))
         require_production(site, seen)
         record, notes = _record(site, seen, others, health)
@@ -149,6 +150,35 @@ mkdir -p {quote(paths.work)} && chmod 711 {work_root} {quote(paths.work)} {run}
         raise HostRefused(
             f"{site.host.name}: {paths.work_root} is not ours though it has our name; "
             "see who made it and remove it"
+        )
+
+
+def _end_renamed(site: Site) -> None:
+    """End this run's own server where its unit had another name then: the inventory was edited.
+
+    What it wrote down is kept. Raises HostError when that server does not end.
+    """
+    paths = site.paths
+    before = read_record(site, paths)
+    if before is None or before.unit == paths.unit:
+        return
+    old = replace(paths, unit=before.unit)
+    unit, unit_file = quote(old.unit), quote(old.unit_file)
+    result = site.run(
+        f"""
+[ -e {unit_file} ] || exit 0
+{site.systemctl} stop -- {unit} || exit
+rm -f {unit_file} {quote(paths.claim)}
+{site.systemctl} daemon-reload
+{site.systemctl} reset-failed -- {unit} 2>/dev/null
+exit 0
+""",
+        timeout_s=_CLEAN_UP_TIMEOUT_S,
+    )
+    if not result.ok:
+        raise HostError(
+            f"{site.host.name}: {old.unit}, this run's unit before the inventory named another "
+            f"one, cannot be stopped: {result.tail(3)}"
         )
 
 

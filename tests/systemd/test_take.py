@@ -99,6 +99,28 @@ def test_of_many_who_bury_a_dead_owner_one_gets_the_host(root: Target) -> None:
     root.systemd(outcomes[0]).restore(within_s=30)
 
 
+def test_of_many_who_resume_copies_of_one_run_one_gets_the_host(root: Target) -> None:
+    """Each of them is told whose it is: that all are refused would end the night."""
+    root.systemd("r-copied").take(dead())
+    outcomes: list[str] = []
+
+    def take(number: int) -> None:
+        try:
+            root.systemd("r-copied").take(dataclasses.replace(me(), user=f"user-{number}"))
+            outcomes.append(f"user-{number}")
+        except HostRefused:
+            pass
+
+    threads = [threading.Thread(target=take, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(outcomes) == 1
+    assert lock_of(root)["user"] == outcomes[0]
+    root.systemd("r-copied").restore(within_s=30)
+
+
 def test_a_dead_owners_run_goes_on_under_the_same_id(target: Target) -> None:
     target = target.with_(production=("llm.service",))
     target.add_units({"llm.service": service("/bin/sleep 600")}, start=["llm.service"])
@@ -318,6 +340,27 @@ def test_what_our_unit_conflicts_with_is_recorded_too(root: Target) -> None:
         assert [root.active(name) for name in units] == ["active", "active"]
     finally:
         root.remove_units(units)
+
+
+def test_a_run_whose_unit_was_renamed_ends_the_server_of_the_old_name(target: Target) -> None:
+    """The inventory names another unit when the run is resumed: one of them must not be left."""
+    target = target.with_(production=("llm.service",))
+    target.add_units({"llm.service": service("/bin/sleep 600")}, start=["llm.service"])
+    renamed = target.with_(unit=f"other-{target.spec.unit}")
+    try:
+        first = target.systemd("r-renamed")
+        first.take(dead())
+        first.install(rendered(target, http_server(target.port)), NO_SECRETS)
+        first.start()
+        with taken(renamed, "r-renamed") as second:
+            assert target.active(target.spec.unit) == "inactive"
+            assert second.standing(NO_SECRETS) is None
+            second.install(rendered(renamed, http_server(target.port)), NO_SECRETS)
+            second.start()
+        assert target.active("llm.service") == "active", "what it owed is not forgotten"
+        assert target.sh(f"ls {target.runtime}/systemd/*/*{target.spec.unit} 2>/dev/null; :") == ""
+    finally:
+        target.remove_units(["llm.service"])
 
 
 def test_a_trigger_that_could_start_production_is_told(root: Target) -> None:
