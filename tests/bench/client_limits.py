@@ -3,7 +3,7 @@
     python tests/bench/client_limits.py [--concurrency 64] [--runs 3] [--hogs 0 1 2 4 8]
 
 The client shares its core with processes that do nothing but count ("hogs"). The server logs when
-it really got each request and sent each token (`truth_server.py`), and is on another core, so that
+it really got each request and sent each token (`truth/server.py`), and is on another core, so that
 its own lateness is not charged to the client.
 
 idle        share of its C places that held no request although more were to come, by the server's
@@ -31,7 +31,7 @@ from sweep.bench.archive import NAME, client_archive
 from sweep.bench.flight import Request, empty_places
 from sweep.bench.metrics import measure
 
-SERVER = Path(__file__).with_name("truth_server.py")
+SERVER = Path(__file__).parent / "truth" / "server.py"
 TOKENS, ROUNDS = 100, 4
 HOG = "while True: pass"
 

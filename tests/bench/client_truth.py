@@ -1,11 +1,18 @@
-"""How far the client is from the truth, and what it costs: printed, never asserted.
+"""Clients side by side: how far each is from the truth, and what it costs. Judges nothing.
 
-    python tests/bench/client_truth.py [--concurrency 1 32 128 512] [--runs 3] [--per-chunk 1]
+    python tests/bench/client_truth.py [--clients ours aiohttp rust] [--concurrency 1 32 128 512]
+                                       [--per-chunk 1 4] [--runs 7]
 
-The truth is the log of `truth_server.py` (first token after 50 ms, then one every 10 ms), which
-runs on one core while the client runs on another. Errors are measured minus true: of the time to
-the first token, and of every single arrival. CPU is that of the measuring loop, interpreter start
-and the reading of the answers afterwards not included.
+The truth is the log of `truth/server.py` (first token after 50 ms, then a chunk every 10 ms), on
+one core; the client has another one for itself. Runs of the clients alternate. Per client the
+median of its runs, (the least and the most), and how many times ours that is.
+
+us/token    CPU of all its processes, user and system, per token; taken off: what it uses for a
+            single request of eight tokens, which is the start of its interpreter
+of it timed the same without what is used once nothing is timed any more: reading the answers
+TTFT, ITL   milliseconds that the client reports less what the server logged, of mean and p99: from
+            the kernel having the request to the first sending; between sendings of one request
+in flight   requests that the server had at a time, from the C-th arrival to the last one
 """
 
 from __future__ import annotations
@@ -13,113 +20,174 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
-from itertools import accumulate
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
-from sweep.bench.archive import NAME, client_archive
-from sweep.bench.metrics import empty_places, measure, percentile
+from truth.clients import CLIENTS, Client, Load, Summary, summary, surroundings
+from truth.setups import Missing
 
-SERVER = Path(__file__).with_name("truth_server.py")
+from sweep.bench.flight import Request, empty_places
+
+SERVER = Path(__file__).parent / "truth" / "server.py"
+RUN_S = 300
+FEW = 8
+NOTHING = 0.02  # milliseconds: how many times as much says nothing
+TITLES = ("us/token", "of it timed", "TTFT mean", "TTFT p99", "ITL mean", "ITL p99", "in flight")
 
 
-def trial(concurrency: int, options: argparse.Namespace) -> dict[str, float]:
-    """One run of the client at one concurrency."""
-    cores = sorted(os.sched_getaffinity(0))
+@dataclass
+class Server:
+    """One truth server; `log` is complete once it has ended."""
+
+    port: int
+    log: dict[str, list[float]] = field(default_factory=dict)
+
+
+@contextmanager
+def serving(folder: Path, per_chunk: int) -> Iterator[Server]:
+    log = folder / "log.json"
+    core = str(min(os.sched_getaffinity(0)))
+    command = [sys.executable, str(SERVER), str(log), "--per-chunk", str(per_chunk), "--cpu", core]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        server = Server(int(process.stdout.readline()))
+        try:
+            yield server
+        finally:
+            process.terminate()
+            process.wait()
+    server.log.update(json.loads(log.read_text()))
+
+
+def run(client: Client, load: Load, folder: Path) -> float:
+    """Runs it on the last core and returns the CPU seconds that it used."""
+    core = str(max(os.sched_getaffinity(0)))
+    command = ["taskset", "-c", core, *client.command(load, folder)]
+    with (folder / "output").open("wb") as output:
+        process = subprocess.Popen(
+            command, cwd=folder, env=surroundings(client), stdout=output, stderr=output,
+            start_new_session=True,
+        )  # fmt: skip
+        signal.alarm(RUN_S)
+        try:
+            _, status, used = os.wait4(process.pid, 0)
+        except TimeoutError:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+        finally:
+            signal.alarm(0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        said = (folder / "output").read_text(errors="replace")[-1500:]
+        raise RuntimeError(f"{client.name} ended with {process.returncode}: {said}")
+    return used.ru_utime + used.ru_stime
+
+
+def zero(client: Client) -> float:
+    """CPU seconds of a single request of a few tokens, which some clients insist on."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        log = folder / "log.json"
-        arguments = [
-            "--gap-ms", str(options.gap_ms), "--per-chunk", str(options.per_chunk),
-            "--cpu", str(cores[0]),
-        ]  # fmt: skip
-        command = [sys.executable, str(SERVER), str(log), *arguments]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-            assert server.stdout is not None
-            described = job(int(server.stdout.readline()), concurrency, options)
-            (folder / NAME).write_bytes(client_archive())
-            (folder / "job.json").write_text(json.dumps(described))
-            client = [options.python, "-I", NAME, "job.json", "result.json"]
-            subprocess.run(
-                client, cwd=folder, check=True,
-                preexec_fn=lambda: os.sched_setaffinity(0, {cores[-1]}),
-            )  # fmt: skip
-            server.terminate()
-        result = json.loads((folder / "result.json").read_text())
-        return figures(result, json.loads(log.read_text()), options.per_chunk)
+        with serving(folder, 1) as server:
+            return run(client, Load(server.port, 1, 1, FEW), folder)
 
 
-def job(port: int, concurrency: int, options: argparse.Namespace) -> dict[str, Any]:
-    body = {
-        "model": "m", "messages": [], "max_tokens": options.tokens, "ignore_eos": True,
-        "stream_options": {"include_usage": True, "continuous_usage_stats": True},
-    }  # fmt: skip
-    requests = [{**body, "user": str(index)} for index in range(options.rounds * concurrency)]
-    return {
-        "host": "127.0.0.1", "port": port, "path": "/v1/chat/completions", "headers": {},
-        "concurrency": concurrency, "requests": requests, "timeout_s": 300,
-    }  # fmt: skip
+def trial(client: Client, concurrency: int, per_chunk: int, shape: argparse.Namespace) -> Row:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with serving(folder, per_chunk) as server:
+            requests = max(shape.least_requests, shape.rounds * concurrency)
+            load = Load(server.port, concurrency, requests, shape.tokens)
+            cpu = run(client, load, folder)
+        told = client.read(folder)
+    served = [one for one in server.log.values() if len(one) > -(-shape.tokens // per_chunk)]
+    if len(served) != requests:
+        raise RuntimeError(f"{client.name}: {len(served)} of {requests} requests were answered")
+    true = truth(served, per_chunk if told.per_token else 1)
+    spans: list[Request] = [
+        {"sent": round(one[0] * 1e6), "end": round(one[-1] * 1e6)} for one in served
+    ]
+    cpu -= shape.zeros[client.name]
+    return (
+        cpu / (requests * shape.tokens) * 1e6,
+        (cpu if told.timed_s is None else told.timed_s) / (requests * shape.tokens) * 1e6,
+        told.ttft_mean - true.ttft_mean,
+        told.ttft_p99 - true.ttft_p99,
+        told.itl_mean - true.itl_mean,
+        told.itl_p99 - true.itl_p99,
+        concurrency * (1 - (empty_places(spans, concurrency) or 0.0)),
+    )
 
 
-def figures(
-    result: dict[str, Any], log: dict[str, list[float]], per_chunk: int
-) -> dict[str, float]:
-    """Costs and errors of one run; `log` holds per request its arrival and every sending."""
-    first: list[float] = []
-    every: list[float] = []
-    for request in result["requests"]:
-        assert request["error"] is None, request["error"]
-        arrived, *sendings = log[str(request["index"])]
-        times = list(accumulate(request["t"], initial=request["sent"]))[1:]
-        first.append((request["first"] - request["sent"]) / 1e3 - (sendings[0] - arrived) * 1e3)
-        # A read that joined several sendings is compared with the last of them.
-        sent = [sendings[-(-count // per_chunk) - 1] for count in accumulate(request["n"])]
-        every += [
-            (result["started"] + time / 1e6 - true) * 1e3
-            for time, true in zip(times, sent, strict=True)
-        ]
-    measured = measure(result)
-    values = measured.values
-    tokens, wall, client = values["output_tokens"], values["wall_s"], result["client"]
-    return {
-        "us/token": client["cpu"] * wall / tokens * 1e6,
-        "cpu": client["cpu"],
-        "lag p99": client["lag_ms_p99"],
-        "ttft err mean": statistics.fmean(first),
-        "ttft err p99": percentile(sorted(first), 99) or 0.0,
-        "arrival err mean": statistics.fmean(every),
-        "arrival err p99": percentile(sorted(every), 99) or 0.0,
-        "merged": sum(request["merged"] for request in result["requests"]),
-        "empty": empty_places(measured.requests, result["concurrency"]) or 0.0,
-        "limited": float("client_limited" in measured.flags),
-        "in flight": values["concurrency_achieved"],
-        "tok/s": values["agg_tok_s"],
-    }
+Row = tuple[float, float, float, float, float, float, float]
+
+
+def truth(served: list[list[float]], divided: int) -> Summary:
+    """What the server logged: per request its arrival, then every sending."""
+    gaps = [after - before for one in served for before, after in pairwise(one[1:])]
+    first = [(one[1] - one[0]) * 1e3 for one in served]
+    return summary(first, [gap * 1e3 / divided for gap in gaps])
+
+
+def line(name: str, rows: list[Row], ours: list[Row] | None) -> str:
+    cells = []
+    for place in range(len(TITLES)):
+        values = sorted(row[place] for row in rows)
+        median = statistics.median(values)
+        text = f"{median:.2f} ({values[0]:.2f}..{values[-1]:.2f})"
+        base = statistics.median(row[place] for row in ours) if ours else 0.0
+        cells.append(f"{text} {abs(median / base):.1f}x" if abs(base) > NOTHING else text)
+    return f"{name:<8} | " + " | ".join(f"{cell:>28}" for cell in cells)
+
+
+def stop(*_: object) -> None:
+    raise TimeoutError(f"a client was not done after {RUN_S} s")
+
+
+def chosen(names: list[str]) -> list[Client]:
+    clients = []
+    for name in names:
+        try:
+            clients.append(CLIENTS[name]())
+        except Missing as reason:
+            print(f"{name}: not measured: {reason}", flush=True)
+    return clients
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
+    parser.add_argument("--clients", nargs="+", default=["ours", "aiohttp", "rust"])
     parser.add_argument("--concurrency", type=int, nargs="+", default=[1, 32, 128, 512])
-    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--per-chunk", type=int, nargs="+", default=[1, 4])
+    parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--rounds", type=int, default=3, help="requests per place in flight")
+    parser.add_argument("--least-requests", type=int, default=8)
     parser.add_argument("--tokens", type=int, default=100)
-    parser.add_argument("--per-chunk", type=int, default=1)
-    parser.add_argument("--gap-ms", type=float, default=10.0)
-    parser.add_argument("--python", default=sys.executable)
-    options = parser.parse_args()
-    for concurrency in options.concurrency:
-        runs = [trial(concurrency, options) for _ in range(options.runs)]
-        told = []
-        for name in runs[0]:
-            values = sorted(run[name] for run in runs)
-            told.append(
-                f"{name} {statistics.median(values):.4g} ({values[0]:.4g}..{values[-1]:.4g})"
-            )
-        print(f"C={concurrency}: " + ", ".join(told), flush=True)
+    shape = parser.parse_args()
+    signal.signal(signal.SIGALRM, stop)
+    clients = chosen(shape.clients)
+    shape.zeros = {
+        client.name: statistics.median(zero(client) for _ in range(3)) for client in clients
+    }
+    told = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in shape.zeros.items())
+    print(f"CPU of a single request of {FEW} tokens, taken off below: {told}", flush=True)
+    for per_chunk in shape.per_chunk:
+        for concurrency in shape.concurrency:
+            rows: dict[str, list[Row]] = {client.name: [] for client in clients}
+            for _ in range(shape.runs):
+                for client in clients:
+                    rows[client.name].append(trial(client, concurrency, per_chunk, shape))
+            print(f"\nC={concurrency}, {per_chunk} tokens per chunk, {shape.runs} runs")
+            print(f"{'':<8} | " + " | ".join(f"{title:>28}" for title in TITLES))
+            for name, measured in rows.items():
+                print(line(name, measured, rows.get("ours")), flush=True)
 
 
 if __name__ == "__main__":
