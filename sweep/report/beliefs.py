@@ -22,8 +22,8 @@ from sweep.report.summary import Noise
 MOST_POINTS = 400
 # Scale of the smooth part, its reach in steps and in octaves of load, and the rough part: the
 # middle of what is likely and, on the log scale, how far that is from sure.
-_LIKELY = np.log([0.3, 3.0, 4.0, 0.01])
-_UNSURE = np.array([1.0, 0.5, 0.7, 1.0])
+_LIKELY = np.log([0.3, 3.0, 4.0, 0.02])
+_UNSURE = np.array([1.0, 0.5, 0.7, 0.7])
 
 
 def believe(noise: Noise, points: Mapping[str, Sequence[Estimate]]) -> dict[str, Belief]:

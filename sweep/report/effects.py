@@ -26,8 +26,9 @@ AS_GOOD = 0.4
 AS_GOOD_GUESSED = 0.3
 # What a normal value stays below in 95 of 100 cases.
 KNOWN_95 = 1.96
-# From so many trials on an interval comes from the trials themselves.
-BOOTSTRAP_FROM = 8
+# With so many trials an interval comes from the trials themselves: fewer are too few for that, and
+# the mean of more is as good as normal.
+BOOTSTRAP_FROM, BOOTSTRAP_TO = 8, 200
 
 
 def dunnett_critical(shared: Sequence[float], df: float, level: float = LEVEL) -> float:
@@ -152,7 +153,7 @@ def point_interval(fit: Fit, point: Estimate) -> Interval:
     variance, df = fit.spread(point)
     reach = float(stats.t.ppf(0.5 + LEVEL / 2, df)) * math.sqrt(variance)
     low, high = point.mean - reach, point.mean + reach
-    if len(point.logs) >= BOOTSTRAP_FROM and len(set(point.logs)) > 1:
+    if BOOTSTRAP_FROM <= len(point.logs) <= BOOTSTRAP_TO and len(set(point.logs)) > 1:
         restart = KNOWN_95 * fit.noise.restart * math.sqrt(point.start_part)
         found = stats.bootstrap(
             (np.array(point.logs),), np.mean, n_resamples=999, confidence_level=LEVEL, batch=100,
