@@ -16,7 +16,7 @@ from sweep.results import copies, files
 from sweep.results.events import Event, append_event, read_events
 from sweep.results.lock import LockState, hold, lock_state
 from sweep.results.records import checked_id, read_record, write_record
-from sweep.results.repair import repair, survey
+from sweep.results.repair import Stamp, repair, stamp, survey
 from sweep.results.table import HEADER, encode, tidy
 from sweep.rows import SCHEMA, Row
 
@@ -44,6 +44,7 @@ class RunDirectory:
         self.path = path
         self._now = now
         self._keys: set[tuple[str, int, int]] | None = None
+        self._stamp: Stamp | None = None
         self._listeners: list[Callable[[Event], None]] = []
 
     @property
@@ -69,6 +70,7 @@ class RunDirectory:
     def lock(self) -> Iterator[Sequence[str]]:
         """Be the one writer, with results.csv put right; yields what had to be repaired.
 
+        It is put right again whenever somebody has touched it meanwhile, and at the end.
         Take it after the process has forked for the last time: a child keeps the lock.
 
         Raises:
@@ -77,13 +79,24 @@ class RunDirectory:
         """
         files.make_directory(self.path / "bench")
         with hold(self.path / "lock", self._now().isoformat(timespec="seconds")):
-            self._keys, notes = repair(self.csv_path, self.path / "bench")
-            for note in notes:
-                self.event("repaired", text=note)
             try:
-                yield notes
+                yield self._put_right()
             finally:
+                with suppress(*_NO_REASON_TO_STOP):
+                    self._put_right_if_touched()
                 self._keys = None
+
+    def _put_right(self) -> Sequence[str]:
+        self._keys, notes = repair(self.csv_path, self.path / "bench")
+        self._stamp = stamp(self.csv_path)
+        for note in notes:
+            self.event("repaired", text=note)
+        return notes
+
+    def _put_right_if_touched(self) -> None:
+        """Somebody removed or overwrote the CSV since our last write: bench/ still has its rows."""
+        if stamp(self.csv_path) != self._stamp:
+            self._put_right()
 
     def _written(self) -> set[tuple[str, int, int]]:
         if self._keys is None:
@@ -145,12 +158,16 @@ class RunDirectory:
             TypeError, ValueError: a cell that its column cannot hold.
         """
         row = tidy(Row({**row.values, "schema": SCHEMA, "run_id": self.id}))
+        self._written()
+        with suppress(RunDirectoryError):
+            self._put_right_if_touched()
         keys = self._written()
         if row.key in keys:
             raise ValueError(f"{self.id} has a row for (point, trial, attempt) {row.key} already")
         write_record(self.path / "bench", row, bench)
         keys.add(row.key)
         files.append_line(self.csv_path, encode(row), first=HEADER)
+        self._stamp = stamp(self.csv_path)
         return row
 
     def has(self, key: tuple[str, int, int]) -> bool:

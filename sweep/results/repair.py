@@ -37,6 +37,18 @@ class Holdings:
         return bool(self.content.bad or self.twice or self.content.header == "lost")
 
 
+Stamp = tuple[int, int, int]
+
+
+def stamp(path: Path) -> Stamp | None:
+    """What is another once somebody has written the file or put another one in its place."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
 def survey(csv_path: Path, bench: Path) -> Holdings:
     """Read the CSV and what bench/ has beyond it. Only reads; a write in progress is no harm.
 

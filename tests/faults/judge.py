@@ -76,8 +76,11 @@ def judge(ground: Ground, before: Before, trials: frozenset[Trial], seen: set[Ke
 
 
 def rows(ground: Ground) -> pd.DataFrame:
-    """results.csv as anybody reads it; empty where there is none."""
-    return pd.read_csv(ground.csv) if ground.csv.exists() else pd.DataFrame(columns=list(COLUMNS))
+    """results.csv as anybody reads it; empty where that cannot be done."""
+    try:
+        return pd.read_csv(ground.csv)
+    except (OSError, ValueError):
+        return pd.DataFrame(columns=list(COLUMNS))
 
 
 def ok_trials(frame: pd.DataFrame) -> frozenset[Trial]:

@@ -366,3 +366,26 @@ def test_a_record_is_compact_and_complete(run: RunDirectory) -> None:
     assert ": " not in text
     found = json.loads(text)
     assert Row(found["row"]) == run.rows()[0]
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\x00\xffgarbage, and more\n" * 9, b"torn"])
+def test_a_table_that_somebody_damages_meanwhile_is_whole_again(
+    tmp_path: Path, content: bytes | None
+) -> None:
+    run = new_run(tmp_path, "touched", Ticker())
+    names = [f"p-{number:012d}" for number in range(1, 5)]
+
+    def damage() -> None:
+        run.csv_path.unlink()
+        if content is not None:
+            run.csv_path.write_bytes(content)
+
+    with run.lock():
+        for name in names[:2]:
+            run.append(make_row(name), {})
+        damage()
+        run.append(make_row(names[2]), {})
+        assert sorted(pd.read_csv(run.csv_path)["point"]) == names[:3], "with the next row"
+        run.append(make_row(names[3]), {})
+        damage()
+    assert sorted(pd.read_csv(run.csv_path)["point"]) == names, "with the end of the work"
