@@ -7,7 +7,7 @@ from functools import partial
 from statistics import fmean
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from sweep.report import palette
 from sweep.report.plots import marks
@@ -15,6 +15,7 @@ from sweep.report.plots.drawing import Drawing, Missing, Plot
 from sweep.report.summary import Group
 
 MOST_LINES = 6
+_LABEL = 0.42  # inches
 
 
 def acceptance(group: Group, positions: Mapping[int, Sequence[float]]) -> Plot | Missing:
@@ -89,7 +90,8 @@ def _draw_lengths(lines: Mapping[str, Sequence[tuple[int, float]]], ax: Axes) ->
     highest = max(length for line in lines.values() for _, length in line)
     ax.set_ylim(1, max(2.0, highest * 1.12))
     low, high = ax.get_xlim()
-    ax.set_xlim(low, high + (high - low) * 0.12)
+    inches = marks.width_of(ax)
+    ax.set_xlim(low, low + (high - low) * inches / (inches - _LABEL))
     for line in lines.values():
         ax.plot([k for k, _ in line], [y for _, y in line], color=palette.MUTED, linewidth=0.9,
                 alpha=0.7, zorder=1)  # fmt: skip
@@ -141,7 +143,6 @@ def _draw_capacity(found: Mapping[int, int], name: str, unit: str, ax: Axes) -> 
     marks.from_zero(ax, max(found.values()))
     ax.set_title(name)
     ax.set_ylabel(unit)
-    ax.yaxis.set_major_formatter(FuncFormatter(_thousands))
     ax.plot(
         steps, [found[k] for k in steps], color=palette.MUTED, linewidth=0.9, alpha=0.7, zorder=1
     )
@@ -153,7 +154,3 @@ def _draw_capacity(found: Mapping[int, int], name: str, unit: str, ax: Axes) -> 
                 f"{found[k] / first - 1:+.0%}", (k, found[k]), xytext=(0, 6), ha="center",
                 textcoords="offset points", fontsize=marks.LABEL_SIZE, color=palette.MUTED,
             )  # fmt: skip
-
-
-def _thousands(value: float, _: object = None) -> str:
-    return f"{value / 1000:g}k" if abs(value) >= 10_000 else f"{value:g}"

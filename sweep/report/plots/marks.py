@@ -87,6 +87,12 @@ def from_zero(ax: Axes, highest: float) -> None:
     """y from 0, with room above for a label: a height is then as much as it looks."""
     ax.set_ylim(0, highest * 1.16 if highest > 0 else 1)
     ax.yaxis.set_major_locator(MaxNLocator(5))
+    ax.yaxis.set_major_formatter(FuncFormatter(_short))
+
+
+def _short(value: float, _: object = None) -> str:
+    """Four digits at most, which is what the margin has room for."""
+    return f"{value / 1000:g}k" if abs(value) >= 10_000 else f"{value:g}"
 
 
 def end_labels(ax: Axes, x: float, labels: Sequence[tuple[float, str, str]], gap: float) -> None:
@@ -112,6 +118,18 @@ def end_labels(ax: Axes, x: float, labels: Sequence[tuple[float, str, str]], gap
             textcoords="offset points", color=color, fontsize=LABEL_SIZE, va="center",
             annotation_clip=False,
         )  # fmt: skip
+
+
+def free(
+    ax: Axes, place: tuple[float, float], told: list[tuple[float, float]], apart: float = 16
+) -> bool:
+    """Whether there is room for a short label, `apart` points from those in `told`; then it is one
+    of them. The limits of the axes must be set already."""
+    x, y = (value / ax.figure.dpi * 72 for value in ax.transData.transform(place))
+    if any(abs(x - left) < apart and abs(y - low) < apart * 0.75 for left, low in told):
+        return False
+    told.append((x, y))
+    return True
 
 
 def width_of(ax: Axes) -> float:

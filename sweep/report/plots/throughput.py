@@ -18,6 +18,7 @@ from sweep.report.summary import Cell, Group, Load, percent
 
 # More panels than this and nobody looks at any of them.
 MOST_PANELS = 12
+_LEGEND = 0.8  # inches
 METRIC_NAMES = {"agg_tok_s": "tok/s, all requests", "per_req_tok_s": "tok/s of one request"}
 
 
@@ -168,6 +169,7 @@ def interactivity(group: Group, gpus: int | None) -> Plot | Missing:
         f"On the Pareto front: {told}",
         partial(_draw_interactivity, points, front, gpus),
         size=(7.6, 3.7),
+        margins=(0.62, 0.3, 0.46, 0.12),
     ).also((4.0, 3.4))
     return Plot("interactivity", title, caption, (drawing,))
 
@@ -188,7 +190,9 @@ def _draw_interactivity(
     ax: Axes,
 ) -> None:
     marks.from_zero(ax, max(y for _, y, _ in points))
-    ax.set_xlim(0, max(x for x, _, _ in points) * 1.08)
+    # The legend stands to the right of every point.
+    room = marks.width_of(ax)
+    ax.set_xlim(0, max(x for x, _, _ in points) * 1.03 * room / (room - _LEGEND))
     ax.set_xlabel("tok/s per GPU" if gpus else "tok/s of the whole server")
     ax.set_ylabel("tok/s of one user")
     ax.plot(
@@ -196,7 +200,9 @@ def _draw_interactivity(
     )
     for x, y, cell in points:
         marks.point(ax, x, y, cell.steps, hollow=cell.capped, size=5)
-        if (x, y) in front:
+    told: list[tuple[float, float]] = []
+    for x, y, cell in points:
+        if (x, y) in front and marks.free(ax, (x, y), told):
             ax.annotate(
                 str(cell.concurrency), (x, y), xytext=(5, 4), textcoords="offset points",
                 color=palette.color(cell.steps), fontsize=marks.LABEL_SIZE,
@@ -205,8 +211,8 @@ def _draw_interactivity(
     for number in steps:
         ax.plot([], [], palette.marker(number), color=palette.color(number), markersize=5,
                 label=_steps_name(number))  # fmt: skip
-    ax.legend(frameon=False, fontsize=marks.LABEL_SIZE, ncols=1 if len(steps) <= 6 else 2,
-              loc="best", handletextpad=0.1, labelcolor=palette.INK)  # fmt: skip
+    ax.legend(frameon=False, fontsize=marks.LABEL_SIZE, loc="center right", borderaxespad=0,
+              handletextpad=0.1, labelcolor=palette.INK)  # fmt: skip
 
 
 def gain(group: Group) -> Plot | Missing:
@@ -299,7 +305,7 @@ def _draw_cell(
     ax.text(
         column, row, text, ha="center", va="center",
         color=palette.INK if cell.ok else palette.BAD, fontweight="bold" if best else "normal",
-        fontsize=marks.LABEL_SIZE if cell.ok else marks.LABEL_SIZE - 1.5,
+        fontsize=marks.LABEL_SIZE if cell.ok or text == "×" else marks.LABEL_SIZE - 1,
     )  # fmt: skip
 
 
