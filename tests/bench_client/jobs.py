@@ -20,6 +20,12 @@ def body(**play: Any) -> dict[str, Any]:
     }
 
 
+def native_body(**play: Any) -> dict[str, Any]:
+    """The same for /generate."""
+    sampling = {"max_new_tokens": play.get("tokens", 12), "ignore_eos": True}
+    return {"text": "hello", "sampling_params": sampling, "stream": True, "play": play}
+
+
 def job(
     server: StreamServer, requests: list[dict[str, Any]], concurrency: int = 1, **more: Any
 ) -> dict[str, Any]:

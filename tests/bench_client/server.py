@@ -90,6 +90,31 @@ def stream(play: Play) -> Iterator[bytes]:
         yield event("[DONE]")
 
 
+def native_stream(play: Play) -> Iterator[bytes]:
+    """The same of /generate: text and counts are totals so far in every event."""
+    made = 0
+    for number in range(-(-play.tokens // play.per_chunk)):
+        if play.fault in FAULTS and number == play.after:
+            yield FAULTS[play.fault]
+            if play.fault == "error event":
+                break
+        made = min(made + play.per_chunk, play.tokens)
+        last = made == play.tokens
+        meta: dict[str, Any] = {
+            "id": "c1",
+            "finish_reason": {"type": play.finish} if last else None,
+        }
+        if play.usage != "none":
+            meta |= {"prompt_tokens": 7, "completion_tokens": made}
+        if last and play.verify is not None:
+            meta |= {"spec_verify_ct": play.verify, "spec_num_proposed_drafts": play.verify * 3}
+            meta["spec_num_correct_drafts"] = play.tokens - 1 - play.verify
+            meta["spec_correct_drafts_histogram"] = [2, 2, 4, 1]
+        yield event({"text": "wörd " * made, "meta_info": meta})
+    if play.fault != "no done":
+        yield event("[DONE]")
+
+
 FAULTS = {
     "error event": event({"error": {"message": "out of memory", "code": 500}}),
     "invalid json": b"data: {nonsense\n\n",
@@ -127,6 +152,7 @@ class StreamServer:
         self.port = self.listener.getsockname()[1]
         self.peers: set[socket.socket] = set()
         self.closing = threading.Event()
+        self.without_end = {"endless": self._endless, "drip": self._drip}
 
     @property
     def url(self) -> str:
@@ -198,7 +224,7 @@ class StreamServer:
     def _answer(self, peer: socket.socket, number: int, fields: str, content: bytes) -> bool:
         """Answers one request; False to close the connection afterwards."""
         method, path = fields.split()[:2]
-        if path != "/v1/chat/completions":
+        if path not in ("/v1/chat/completions", "/generate"):
             return self._control(peer, f"{method} {path}")
         body = json.loads(content)
         with self.lock:
@@ -209,7 +235,7 @@ class StreamServer:
         play = Play(**body.get("play", {"tokens": body.get("max_tokens", 12)}))
         play = Play(fault="503") if self.refuse else play
         try:
-            return self._play(peer, play, served)
+            return self._play(peer, play, served, native=path == "/generate")
         finally:
             if play.fault:  # else counted down just before the last byte
                 self._landed()
@@ -218,7 +244,7 @@ class StreamServer:
         with self.lock:
             self.flying -= 1
 
-    def _play(self, peer: socket.socket, play: Play, served: Served) -> bool:
+    def _play(self, peer: socket.socket, play: Play, served: Served, native: bool) -> bool:
         if play.fault in ANSWERS:
             peer.sendall(ANSWERS[play.fault])
             return play.fault != "not http"
@@ -231,12 +257,12 @@ class StreamServer:
             play.framing
         ]
         pending = head("200 OK", kind, field)
-        for number, data in enumerate(stream(play)):
+        for number, data in enumerate(native_stream(play) if native else stream(play)):
             if play.fault == "drop" and number == play.after:
                 self._reset(peer)
                 return False
-            if play.fault == "endless" and number == play.after:
-                return self._endless(peer, data)
+            if play.fault in self.without_end and number == play.after:
+                return self.without_end[play.fault](peer, data)
             pending += pack(data)
             if not play.glue:
                 served.sent.append(time.time())
@@ -254,6 +280,14 @@ class StreamServer:
     def _endless(self, peer: socket.socket, data: bytes) -> bool:
         while not self.closing.is_set():
             peer.sendall(frame(data) * 200)
+        return False
+
+    def _drip(self, peer: socket.socket, data: bytes) -> bool:
+        """A byte now and then: never silent, and never done (slow-loris)."""
+        for byte in frame(data):
+            if self.closing.wait(0.1):
+                break
+            peer.sendall(bytes([byte]))
         return False
 
     def _control(self, peer: socket.socket, request: str) -> bool:

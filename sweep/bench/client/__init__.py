@@ -3,7 +3,8 @@
     python3 client.pyz job.json result.json      (or: python3 -m sweep.bench.client ...)
 
 Runs inside the tool, or packed into one file (`sweep.bench.archive`) on the host. A closed loop
-over plain sockets holds exactly `concurrency` requests in flight until all are answered. While it
+over plain sockets holds exactly `concurrency` requests in flight until all are answered; with a
+`rate` an open one sends them as users would, whatever the server makes of it. While it
 measures it parses nothing: what arrives is kept as bytes beside the kernel's receive time
 (SO_TIMESTAMPNS, which is on CLOCK_REALTIME; send times are taken on that clock too, and a step of
 it spoils the trial), and of a response only the end is looked for. So a client that is late does
@@ -13,7 +14,9 @@ afterwards, and a request whose bytes do not add up is not ok.
 Job, a JSON object:
   host, port, prefix      the server, plain HTTP; `prefix` (may be "") stands before every path
   path, headers           where the requests are posted; headers sent with every request
-  concurrency             requests in flight
+  concurrency             requests in flight; with a rate, the most of them
+  rate, seed              requests per second, sent as a Poisson process that `seed` draws; null: a
+                          closed loop
   warmup, requests        lists of request bodies (objects); warm-ups are not measured
   flush                   true: before measuring, POST /flush_cache until 200 (the server is idle)
   timeout_s               for everything together

@@ -7,7 +7,7 @@ import itertools
 import json
 from typing import Any, Dict, List, Optional, Tuple
 
-from .exchange import Exchange, asked
+from .exchange import Exchange, asked, sampling
 from .wire import Arrival, events, parse_head, read_body, stamp
 
 
@@ -78,18 +78,37 @@ class Answer:
         if not isinstance(event, dict) or event.get("error") or name == b"error":
             self.fail("error event: " + one_line(data, 300))
             return
-        choices = [choice for choice in as_list(event.get("choices")) if isinstance(choice, dict)]
-        characters = sum(text_length(choice) for choice in choices)
-        for choice in choices:
-            if isinstance(choice.get("finish_reason"), str):
-                self.finish = choice["finish_reason"]
-        usage = as_dict(event.get("usage"))
-        so_far = natural(usage.get("completion_tokens"))
-        self.usage = usage or self.usage
-        self.spec = as_dict(as_dict(event.get("sglext")).get("spec_tokens_details")) or self.spec
+        if "meta_info" in event:
+            self._native(arrival, as_dict(event["meta_info"]))
+            return
+        characters = 0
+        for choice in as_list(event.get("choices")):
+            if isinstance(choice, dict):
+                characters += text_length(choice)
+                if isinstance(choice.get("finish_reason"), str):
+                    self.finish = choice["finish_reason"]
+        usage = event.get("usage")
+        so_far = None
+        if isinstance(usage, dict) and usage:
+            self.usage = usage
+            so_far = natural(usage.get("completion_tokens"))
+        if "sglext" in event:
+            details = as_dict(event["sglext"]).get("spec_tokens_details")
+            self.spec = as_dict(details) or self.spec
         if characters or so_far is not None:
             self.told = self.told and (so_far is not None or not characters)
             self.marks.append((arrival, characters, so_far))
+
+    def _native(self, arrival: int, meta: Dict[str, Any]) -> None:
+        """An event of /generate: its counts are totals so far, whatever its text is."""
+        before = self.tokens("completion_tokens") or 0
+        so_far = natural(meta.get("completion_tokens"))
+        finish = meta.get("finish_reason")
+        if isinstance(finish, (dict, str)):
+            self.finish = str(finish.get("type")) if isinstance(finish, dict) else finish
+        if so_far is not None:
+            self.usage = self.spec = meta
+            self.marks.append((arrival, int(so_far > before), so_far))
 
     def arrivals(self) -> Tuple[List[int], List[int], int]:
         """Arrivals that brought tokens: their indexes, their tokens, and how many were merged.
@@ -136,13 +155,27 @@ def as_list(value: Any) -> List[Any]:
     return value if isinstance(value, list) else []
 
 
+TEXTS = ("content", "reasoning_content", "reasoning")
+
+
 def text_length(choice: Dict[str, Any]) -> int:
     """Characters that a choice of a streamed chunk brought, of whatever kind."""
-    delta = as_dict(choice.get("delta"))
-    texts = [delta.get("content"), delta.get("reasoning_content"), delta.get("reasoning")]
-    calls = [as_dict(as_dict(call).get("function")) for call in as_list(delta.get("tool_calls"))]
-    texts += [choice.get("text")] + [call.get("arguments") for call in calls]
-    return sum(len(text) for text in texts if isinstance(text, str))
+    length = 0
+    delta = choice.get("delta")
+    if isinstance(delta, dict):
+        for name in TEXTS:
+            if isinstance(delta.get(name), str):
+                length += len(delta[name])
+        for call in as_list(delta.get("tool_calls")):
+            arguments = as_dict(as_dict(call).get("function")).get("arguments")
+            length += len(arguments) if isinstance(arguments, str) else 0
+    text = choice.get("text")
+    return length + len(text) if isinstance(text, str) else length
+
+
+def told(spec: Dict[str, Any], *names: str) -> Any:
+    """What the server calls by one of these names, which changed from version to version."""
+    return next((spec[name] for name in names if spec.get(name) is not None), None)
 
 
 def record(exchange: Exchange, started: float) -> Dict[str, Any]:
@@ -150,6 +183,7 @@ def record(exchange: Exchange, started: float) -> Dict[str, Any]:
 
     index              its place among the job's requests
     sent, first, end   since `started`: just before sending; first text; last byte (or giving up)
+    due                when it was to be sent, since `started`; null in a closed loop
     t, n               arrivals that brought tokens: time since the one before (the first: since
                        `sent`), and tokens; `merged`: further events that shared one of the reads
     tokens_in, tokens_out, asked, ignore_eos      usage of the server; what the request asked for
@@ -159,7 +193,7 @@ def record(exchange: Exchange, started: float) -> Dict[str, Any]:
     # What broke on the wire is not read: it says nothing that counts, and may be endless.
     arrivals = [arrival for arrival in exchange.arrivals if arrival[2] and not exchange.error]
     answer = Answer(arrivals)
-    error = exchange.error or answer.error
+    error, spec = exchange.error or answer.error, answer.spec
     indexes, tokens, merged = answer.arrivals()
     times = [round((stamp(arrivals[index]) - started) * 1e6) for index in indexes]
     sent = round((exchange.sent - started) * 1e6) if exchange.sent else None
@@ -170,17 +204,19 @@ def record(exchange: Exchange, started: float) -> Dict[str, Any]:
         "sent": sent,
         "first": times[0] if times else None,
         "end": round((end - started) * 1e6),
+        "due": None if exchange.due is None else round((exchange.due - started) * 1e6),
         "t": gaps,
         "n": tokens,
         "merged": merged,
         "tokens_in": answer.tokens("prompt_tokens"),
         "tokens_out": answer.tokens("completion_tokens"),
         "asked": asked(exchange.body) or None,
-        "ignore_eos": bool(exchange.body.get("ignore_eos")),
-        "verify": natural(answer.spec.get("spec_verify_ct")),
-        "proposed": natural(answer.spec.get("spec_num_proposed_drafts")),
-        "accepted": natural(answer.spec.get("spec_num_correct_drafts")),
-        "histogram": as_list(answer.spec.get("spec_correct_drafts_histogram")) or None,
+        "ignore_eos": bool(sampling(exchange.body).get("ignore_eos")),
+        "verify": natural(spec.get("spec_verify_ct")),
+        "proposed": natural(told(spec, "spec_num_proposed_drafts", "spec_draft_token_num")),
+        "accepted": natural(told(spec, "spec_num_correct_drafts", "spec_accept_token_num")),
+        "histogram": as_list(told(spec, "spec_correct_drafts_histogram", "spec_accept_histogram"))
+        or None,
         "finish": answer.finish,
         "error": error,
     }

@@ -38,13 +38,14 @@ class Target(NamedTuple):
 class Exchange:
     """One request and what came back."""
 
-    __slots__ = ("arrivals", "body", "ended", "error", "index", "payload", "resent", "sent")
+    __slots__ = ("arrivals", "body", "due", "ended", "error", "index", "payload", "resent", "sent")
 
     def __init__(self, index: int, body: Dict[str, Any], payload: bytes) -> None:
         self.index = index
         self.body = body
         self.payload = payload
         self.arrivals: List[Arrival] = []
+        self.due: Optional[float] = None  # when to send it; None: as soon as there is a place
         self.sent = 0.0  # CLOCK_REALTIME, just before the kernel gets the first byte
         self.ended = 0.0  # CLOCK_REALTIME, when the loop was done with it
         self.error: Optional[str] = None
@@ -82,9 +83,16 @@ def discard(_: Arrival) -> None:
     """Where bytes go that nobody asked for."""
 
 
+def sampling(body: Dict[str, Any]) -> Dict[str, Any]:
+    """Where a body says how to sample: /generate has an object of its own for that."""
+    inner = body.get("sampling_params")
+    return inner if isinstance(inner, dict) else body
+
+
 def asked(body: Dict[str, Any]) -> int:
     """The number of tokens a request body asks for at most, 0 if it does not say."""
-    return int(body.get("max_tokens") or body.get("max_completion_tokens") or 0)
+    names = ("max_tokens", "max_completion_tokens", "max_new_tokens")
+    return int(next((sampling(body)[name] for name in names if sampling(body).get(name)), 0))
 
 
 def usage_hint(arrivals: List[Arrival]) -> int:

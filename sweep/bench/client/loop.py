@@ -1,4 +1,4 @@
-"""The closed loop: the part of the client that is timed."""
+"""The loop that sends and reads: the part of the client that is timed."""
 
 from __future__ import annotations
 
@@ -27,6 +27,9 @@ IN, OUT = 1, 4  # poll and epoll agree on these numbers
 class Loop:
     """Sends exchanges so that `concurrency` are in flight until none is left.
 
+    An exchange that is `due` at some time (an open loop) is not sent before; later, if all
+    `concurrency` places are taken then.
+
     `connect` first, then `run`. Every exchange ends up in `done`, with `error` set if it failed on
     the wire; whether what came back is a good answer is not looked at here.
     """
@@ -41,6 +44,7 @@ class Loop:
         self.poller: Any = select.epoll() if epoll else select.poll()
         self.tick = TICK_S if epoll else int(TICK_S * 1000)
         self.connections: Dict[int, Connection] = {}
+        self.idle: List[Connection] = []  # with nothing on them
         self.pending: Deque[Exchange] = collections.deque()
         self.done: List[Exchange] = []
         self.quiet_since = 0.0  # the last byte from the server on any connection, as far as looked
@@ -56,27 +60,33 @@ class Loop:
     # -- the part that is timed ----------------------------------------------------------------
 
     def run(self, exchanges: List[Exchange]) -> None:
-        """Answers all of `exchanges`; the guard bounds the time that takes."""
+        """Answers all of `exchanges`; the guard bounds the time that takes.
+
+        `due` of an exchange counts from now, and is a time afterwards.
+        """
         self.pending.extend(exchanges)
+        begin = self.now()
+        for exchange in exchanges:
+            exchange.due = None if exchange.due is None else begin + exchange.due
         cpu, began = time.process_time(), time.perf_counter()
-        for connection in list(self.connections.values()):
-            if self.pending:
-                self._send(connection, self._take())
+        self.idle = list(self.connections.values())[::-1]
+        self._dispatch()
         checked = self.guard.clock.monotonic()
         self.quiet_since = self.now()
         self.heard = False
-        while self.flying:
+        while self.flying or self.pending:
             self._serve()
             if self.guard.clock.monotonic() - checked > TICK_S:
                 self._check()
                 checked = self.guard.clock.monotonic()
+            self._dispatch()
             self._refill()
         self.cpu = (time.process_time() - cpu) / (time.perf_counter() - began)
 
     def _serve(self) -> None:
         """One turn: read what is readable. Of what was read only the last bytes are looked at."""
         connections, now = self.connections, self.now
-        for fd, _ in self.poller.poll(self.tick):
+        for fd, _ in self.poller.poll(self._patience()):
             connection = connections[fd]
             if not connection.ready or connection.out:
                 self._writable(connection)
@@ -91,6 +101,25 @@ class Loop:
             connection.append((now(), control[0][2] if control else None, data))
             if not connection.chunked or len(data) < 7 or data[-7:] == END:
                 self._look(connection, data)
+
+    def _patience(self) -> float:
+        """How long to wait for the server, in the poller's unit: not beyond what is due next."""
+        due = self.pending[0].due if self.pending else None
+        if due is None or not (self.idle or self.vacant):
+            return self.tick
+        wait = min(TICK_S, max(0.0, due - self.now()))
+        return wait if self.tick == TICK_S else int(wait * 1000)
+
+    def _is_due(self) -> bool:
+        """Is there something to send, and is it time for it?"""
+        if not self.pending:
+            return False
+        due = self.pending[0].due
+        return due is None or due <= self.now()
+
+    def _dispatch(self) -> None:
+        while self.idle and self._is_due():
+            self._send(self.idle.pop(), self._take())
 
     def _look(self, connection: Connection, data: bytes) -> None:
         """Is this the end of the response? Called for the first read of one, and the last."""
@@ -123,10 +152,11 @@ class Loop:
         connection.used = True
         if not keep:
             self._close(connection)
-        elif self.pending:
+        elif self._is_due():
             self._send(connection, self._take())
         else:
             connection.append = discard
+            self.idle.append(connection)
         self._settle(exchange, None)
         self.tokens += usage_hint(exchange.arrivals)
 
@@ -210,7 +240,7 @@ class Loop:
 
     def _refill(self) -> None:
         """New connections in the place of lost ones, each with the next exchange."""
-        while self.vacant and self.pending:
+        while self.vacant and self._is_due():
             if self.gone is not None:
                 self._abandon(self.gone)
                 return
@@ -246,6 +276,8 @@ class Loop:
     def _silence(self) -> float:
         """Seconds since the last byte on any connection, or the last good end of a response."""
         exchanges = [one.exchange for one in self.connections.values() if one.exchange is not None]
+        if not self.flying:  # nothing is owed
+            self.quiet_since = self.now()
         last = [exchange.arrivals[-1][0] for exchange in exchanges if exchange.arrivals]
         if self.done and self.done[-1].error is None:
             last.append(self.done[-1].ended)
@@ -303,6 +335,8 @@ class Loop:
             self._refused(connection, os.strerror(code))
 
     def _close(self, connection: Connection) -> None:
+        if connection in self.idle:
+            self.idle.remove(connection)
         self.poller.unregister(connection.fd)
         del self.connections[connection.fd]
         connection.sock.close()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import http.client
+import itertools
 import json
 import os
+import random
 import re
 import resource
 import signal
@@ -108,10 +110,26 @@ def requests_total(target: Target) -> Optional[int]:
     return int(sum(map(float, found))) if found else None
 
 
-def drive(job: Dict[str, Any], target: Target, bodies: List[Dict[str, Any]], guard: Guard) -> Loop:
-    """Sends `bodies` at the job's concurrency and returns the loop, done."""
+def schedule(rate: float, seed: int, count: int) -> List[float]:
+    """When so many requests are sent: a Poisson process, the first one at once; in seconds."""
+    drawn = random.Random("arrivals:%d" % seed)  # noqa: S311 - not a secret
+    return list(itertools.accumulate([0.0] + [drawn.expovariate(rate) for _ in range(count - 1)]))
+
+
+def drive(
+    job: Dict[str, Any],
+    target: Target,
+    bodies: List[Dict[str, Any]],
+    guard: Guard,
+    rate: Optional[float] = None,
+) -> Loop:
+    """Sends `bodies` at the job's concurrency, and rate if there is one; returns the loop, done."""
     path = str(job["path"])
     exchanges = [Exchange(i, body, target.payload(path, body)) for i, body in enumerate(bodies)]
+    if rate and exchanges:
+        due = schedule(rate, int(job.get("seed", 0)), len(exchanges))
+        for exchange in exchanges:
+            exchange.due = due[exchange.index]
     loop = Loop(target, int(job["concurrency"]), float(job.get("idle_timeout_s", 300)), guard)
     try:
         loop.connect()
@@ -137,16 +155,18 @@ def warm_up(job: Dict[str, Any], target: Target, guard: Guard) -> Dict[str, Any]
 
 
 def measure(job: Dict[str, Any], target: Target, guard: Guard) -> Dict[str, Any]:
-    """The measured part. Nothing is collected as garbage meanwhile: that would stop the loop."""
+    """The measured part. Nothing is collected as garbage meanwhile: that would stop the loop, and
+    afterwards take as long as reading the answers itself.
+    """
     gc.collect()
     gc.disable()
     try:
-        loop = drive(job, target, job["requests"], guard)
+        loop = drive(job, target, job["requests"], guard, job.get("rate"))
+        guard.verdict()
+        started = min((exchange.sent for exchange in loop.done if exchange.sent), default=0.0)
+        records = [record(exchange, started) for exchange in loop.done]
     finally:
         gc.enable()
-    guard.verdict()
-    started = min((exchange.sent for exchange in loop.done if exchange.sent), default=0.0)
-    records = [record(exchange, started) for exchange in loop.done]
     reads = [arrival for exchange in loop.done for arrival in exchange.arrivals if arrival[2]]
     lags = sorted(arrival[0] - stamp(arrival) for arrival in reads if arrival[1] is not None)
     return {

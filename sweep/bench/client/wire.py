@@ -10,6 +10,7 @@ END = b"\r\n0\r\n\r\n"  # the end of a chunked body; never inside an event strea
 MAX_HEAD = 65536
 STATUS = re.compile(rb"HTTP/1\.([01]) (\d{3})[ \r]")
 STAMP = struct.Struct("@ll")
+EVENT = re.compile(rb"data: ?([^\r\n]*)\r?\n\r?\n")  # what nearly all events look like
 
 # When it was read, the kernel's stamp (None: it gave none), what was read (b"": the peer closed).
 Arrival = Tuple[float, Optional[bytes], bytes]
@@ -123,8 +124,14 @@ def events(payload: bytes) -> Iterator[Tuple[int, bytes, bytes]]:
     A last event without its blank line counts: what it says is judged by its content.
     """
     at, last = 0, 0
-    name, data = b"", []
+    name = b""
+    data: List[bytes] = []
     while at < len(payload):
+        simple = None if data or name else EVENT.match(payload, at)
+        if simple is not None:
+            yield simple.end(1) - 1, name, simple.group(1)
+            at = simple.end()
+            continue
         line_end = payload.find(b"\n", at)
         line_end = len(payload) if line_end < 0 else line_end
         line = payload[at:line_end].rstrip(b"\r")
