@@ -80,8 +80,8 @@ def test_killed_in_the_middle_then_resumed(place: Path) -> None:
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     assert "interrupted" in sweep("status", cwd=place).stdout
-    before = len(rows(place))
-    assert before < 2
+    # Killed between a result and its row, there may be no results.csv yet.
+    assert not list(place.glob("runs/*/results.csv")) or len(rows(place)) < 2
     shown = sweep("resume", cwd=place)
     assert shown.returncode == 0, shown.stderr
     frame = rows(place)
