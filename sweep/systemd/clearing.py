@@ -62,7 +62,7 @@ class Clearing:
             answer = site.ask("stop production", f"""
 {hold.guard()}
 {site.systemctl} stop --no-block -- {quote(*names)}
-echo @@units; {site.systemctl} show -p Id -p ActiveState -- {quote(*names)}
+echo @@units; {site.systemctl} show -p Id -p ActiveState -- {quote(*names)} || exit
 {hold.renewal()}
 """)  # fmt: skip
             hold.require(answer)

@@ -192,8 +192,8 @@ def _look(site: Site, content: bytes) -> Found:
 def _owner_script(site: Site, theirs: Paths) -> str:
     return f"""
 echo @@old; find {quote(theirs.lock)} -mmin +{YOUNG_MIN} 2>/dev/null
-echo @@timer; {site.systemctl} show -p ActiveState -- {theirs.timer}
-echo @@restore; {site.systemctl} show -p ActiveState -- {theirs.restore_unit}
+echo @@timer; {site.systemctl} show -p ActiveState -- {theirs.timer} || exit
+echo @@restore; {site.systemctl} show -p ActiveState -- {theirs.restore_unit} || exit
 """
 
 

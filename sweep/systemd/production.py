@@ -182,7 +182,7 @@ while [ $# -gt 0 ]; do
     case "$seen" in *" $unit "*) continue ;; esac
     seen="$seen$unit "
     shown=$({site.systemctl} show -p Id -p LoadState -p ActiveState -p TriggeredBy {wanted} \\
-      -- "$unit")
+      -- "$unit") || exit
     printf '%s\\n\\n' "$shown"
     all="$all
 $shown"
@@ -194,7 +194,7 @@ shown=
 for section in around triggers; do
   set -- $(listed "$all$shown" {around})
   [ $# -gt 0 ] || break
-  shown=$({site.systemctl} show -p Id -p ActiveState -p TriggeredBy -- "$@")
+  shown=$({site.systemctl} show -p Id -p ActiveState -p TriggeredBy -- "$@") || exit
   printf '@@%s\\n%s\\n' $section "$shown"
 done
 """

@@ -188,7 +188,7 @@ fi
         shown = "-p Id -p Type -p ActiveState -p SubState -p Result -p ExecMainStatus -p Job"
         # The unit is looked at before the file that it writes last.
         answer = site.ask("look at production", f"""
-echo @@units; {site.systemctl} show {shown} -- {quote(paths.restore_unit, *record.units)}
+echo @@units; {site.systemctl} show {shown} -- {quote(paths.restore_unit, *record.units)} || exit
 echo @@restored; cat {quote(paths.run)}/restored 2>/dev/null
 :""")  # fmt: skip
         restoring, *production = blocks(answer["units"])

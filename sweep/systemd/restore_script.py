@@ -12,7 +12,7 @@ from sweep.systemd.keeping import forget
 from sweep.systemd.lock import holds
 from sweep.systemd.paths import Paths
 from sweep.systemd.production import Record, command
-from sweep.systemd.site import KNOW_HOME, Site, quote
+from sweep.systemd.site import KNOW_HOME, PATIENT, Site, quote
 
 # Longer than systemd itself waits for our unit, with its kill (TimeoutStopSec twice).
 _STOP_LIMIT_S = 300
@@ -39,7 +39,7 @@ def restore_script(site: Site, record: Record) -> bytes:
 # Needs sh and systemd. By hand, any time, more than once:  sh {paths.restore_script}
 # After a reboot the same lies in {paths.kept}.
 say() {{ echo "sweep {paths.run_id}: $*"; }}
-{_CLOCK}
+{PATIENT}{_CLOCK}
 forget_kept() {{
 {forget(site)}}}
 {_recall(site)}
@@ -107,7 +107,8 @@ rm -f {quote(paths.secrets_env, paths.secrets_config)}
 set -- {unit}
 for job in {run}/jobs/*; do [ -e "$job" ] && set -- "$@" "${{job##*/}}"; done
 busy() {{
-  {systemctl} show -p ActiveState -- "$@" | grep -qE '=(active|.*activating|reloading|refreshing)$'
+  shown=$({systemctl} show -p ActiveState -- "$@") || return 0
+  printf '%s\\n' "$shown" | grep -qE '=(active|.*activating|reloading|refreshing)$'
 }}
 # ends LIMIT UNIT...: do they within so many seconds?
 ends() {{
@@ -187,7 +188,9 @@ def _start(site: Site, record: Record) -> str:
     start = _start_command(site, record)
     if start:
         # It may serve as a child of ours, and never end.
-        lines.append(f"  runs || {start} &")
+        failed = quote(f"{site.paths.run}/start-failed")
+        lines.append(f"  rm -f {failed}")
+        lines.append(f"  {{ runs || {start} || : > {failed}; }} &")
     body = "\n".join(lines) or "  :"
     return f"""{_runs(site)}start() {{
 {body}
@@ -220,14 +223,22 @@ def _look(site: Site, record: Record) -> str:
     that is at it is activating; a service that fails and is started again and again is activating
     in between, and so is one that notifies, until it is ready.
     """
-    shown = ":"
+    shown, deaf = ":", ""
     if record.units:
+        # Or the shell found no room for what it was told, as bash does where /tmp is full.
+        deaf = """
+  [ -n "$told" ] || { down=" systemd does not answer,"; waiting=yes; }"""
         wanted = "-p Id -p Type -p ActiveState -p SubState -p Result -p Job -p InvocationID"
         shown = f"{site.systemctl} show {wanted} -- {quote(*record.units)}"
     runs = ""
     if _start_command(site, record):
-        runs = """
-  runs || { down="$down production's check fails,"; waiting=yes; }"""
+        # What a start command says in the end may mean little: after the last one it is waited for.
+        failed = quote(f"{site.paths.run}/start-failed")
+        runs = f"""
+  runs || {{
+    down="$down production's check fails,"
+    [ -e {failed} ] && [ "${{tries:-1}}" -lt {_ATTEMPTS} ] || waiting=yes
+  }}"""
     return f"""judge() {{
   starts="$starts $invocation" told="$told $id is $state/$sub,"
   case "${{job:-0}} $type $state/$sub $result" in
@@ -255,7 +266,7 @@ look() {{
   done <<END
 $shown
 
-END{runs}
+END{deaf}{runs}
 }}"""
 
 

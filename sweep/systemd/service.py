@@ -225,7 +225,8 @@ echo @@unit; {site.systemctl} show -p TimeoutStopUSec -- {quote(paths.unit)}
         return f"""
 {self._hold.guard()}
 show() {{ {site.systemctl} show -p InvocationID -p ActiveState -p MainPID -- {unit}; }}
-now=$(show | sed -n 's/^InvocationID=//p')
+invocation() {{ show | sed -n 's/^InvocationID=//p'; }}
+now=$(invocation)
 read -r token since before < {mark} 2>/dev/null
 if [ "${{token-}}" != {token} ] || [ -z "$now" ] || [ "$now" = "${{before-}}" ]; then
   for one in {production}; do
@@ -238,6 +239,10 @@ if [ "${{token-}}" != {token} ] || [ -z "$now" ] || [ "$now" = "${{before-}}" ];
   {site.systemctl} reset-failed {unit} 2>/dev/null
   echo "{token} $(date +%s) $now" > {mark} || exit
   said=$({site.systemctl} start {unit} 2>&1)
+  case $said in *onnect*|*ransport*)
+    # Nobody was reached, or nobody told us: the invocation says which.
+    [ "$(invocation)" != "$now" ] || said=$({site.systemctl} start {unit} 2>&1) ;;
+  esac
 fi
 shown=$(show) || exit
 now=$(printf '%s\\n' "$shown" | sed -n 's/^InvocationID=//p')

@@ -18,6 +18,24 @@ SCRIPT_TIMEOUT_S = 60.0
 # systemd gives root's own services no HOME; a person's command counts on it.
 KNOW_HOME = ': "${HOME:=$(eval "echo ~$(id -un)")}"; export HOME'
 
+# systemd answers nobody for a moment while it is executed anew, as after an upgrade of its package.
+# A look that fails is repeated, and what may be asked for twice, too, where nobody was reached.
+PATIENT = """systemctl() {
+  for _turn in 1 2 3 4 5 6 7 8; do
+    case " $* " in
+      *" show "*)
+        _said=$(command systemctl "$@" 2>/dev/null) && { printf '%s\\n' "$_said"; return; } ;;
+      *" --no-block "* | *" stop "* | *" restart "* | *" daemon-reload "*)
+        _said=$(command systemctl "$@" 2>&1) && return
+        case $_said in *onnect* | *ransport*) ;; *) break ;; esac ;;
+      *) break ;;
+    esac
+    sleep 0.4 2>/dev/null || sleep 1
+  done
+  command systemctl "$@"
+}
+"""
+
 
 @dataclass(frozen=True)
 class Site:
@@ -51,7 +69,7 @@ class Site:
     def run(
         self, script: str, *, timeout_s: float = SCRIPT_TIMEOUT_S, stdin: bytes = b""
     ) -> Result:
-        return self.host.run(script, timeout_s=timeout_s, stdin=stdin)
+        return self.host.run(PATIENT + script, timeout_s=timeout_s, stdin=stdin)
 
     def ask(
         self,

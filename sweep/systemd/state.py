@@ -97,9 +97,7 @@ def look_script(site: Site, control_group: str, others: Sequence[str]) -> str:
     )
     return f"""
 echo @@unit
-show() {{ {site.systemctl} show {shown} -- {units}; }}
-# systemd does not answer while it is executed anew, after an upgrade of its package.
-shown=$(show 2>/dev/null) || {{ sleep 1; shown=$(show); }} || exit
+shown=$({site.systemctl} show {shown} -- {units}) || exit
 printf '%s\\n' "$shown"
 group=$(printf '%s\\n' "$shown" | sed -n '/^ControlGroup=/{{s///p;q;}}')
 echo @@cgroup

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from sweep.errors import LaunchError
-from tests.systemd.targets import NO_SECRETS, Target, http_server, rendered, taken, wait_for
+from tests.systemd.targets import (
+    NO_SECRETS,
+    Target,
+    http_server,
+    me,
+    rendered,
+    service,
+    taken,
+    wait_for,
+)
 from tests.testhost import Pool
 
 # Not through sudo, which waits for journald itself.
@@ -21,6 +32,32 @@ def test_a_listener_of_another_user_is_seen_but_only_root_can_name_it(target: Ta
         assert caught.value.failure == "port_in_use"
         named = "of root: sshd" if target.spec.scope == "system" else "a process of another user"
         assert named in caught.value.detail
+
+
+def test_systemd_is_executed_anew_again_and_again(target: Target, testhost: Pool) -> None:
+    """As an upgrade of its package does: for a moment it answers nobody."""
+    machine = testhost.shared(target.release)
+    target = target.with_(production=("llm.service",))
+    target.add_units({"llm.service": service("/bin/sleep 600")}, start=["llm.service"])
+    over = threading.Event()
+    user = "--user --machine=plain@" if target.spec.scope == "user" else ""
+
+    def execute_anew() -> None:
+        while not over.is_set():
+            machine.sh(f"systemctl {user} daemon-reexec; sleep 3", check=False)
+
+    restless = threading.Thread(target=execute_anew)
+    restless.start()
+    try:
+        with taken(target) as systemd:
+            assert systemd.take(me()).record.units == ("llm.service",)
+            for _ in range(10):
+                assert systemd.poll().deadman == "armed"
+        assert target.active("llm.service") == "active"
+    finally:
+        over.set()
+        restless.join()
+        target.remove_units(["llm.service"])
 
 
 def test_the_last_words_of_a_server_that_journald_has_not_heard_yet(

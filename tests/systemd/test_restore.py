@@ -384,6 +384,30 @@ def test_a_server_whose_stop_never_ends_is_killed(
         target.remove_units(["llm.service"])
 
 
+def test_a_start_command_that_fails_is_tried_again(target: Target) -> None:
+    """As units are: a name not free yet, a card not given back yet."""
+    place = f"{target.host.root}/tmp/llm-of-test"
+    pid = f"{place}/pid"
+    commands = ProductionCommands(
+        start=f"echo again >> {place}/tries; [ $(wc -l < {place}/tries) -gt 2 ] || exit 1; "
+        f"nohup sleep 600 >/dev/null 2>&1 & echo $! > {pid}",
+        stop=f"kill $(cat {pid}); rm {pid}",
+        check=f"kill -0 $(cat {pid})",
+    )
+    target = target.with_(production=commands)
+    target.sh(f"mkdir -p {place}; sleep 600 >/dev/null 2>&1 & echo $! > {pid}")
+    try:
+        run_id = new_run()
+        serve(target, run_id)
+        assert not target.run(commands.check).ok
+        target.systemd(run_id).restore(within_s=30)
+        assert target.run(commands.check).ok
+        assert target.sh(f"wc -l < {place}/tries").strip() == "3"
+    finally:
+        target.run(commands.stop)
+        target.sh(f"rm -rf {place}")
+
+
 def test_a_start_command_that_never_returns_is_production_too(target: Target) -> None:
     port = free_port()
     pid = f"ss -Hltnp 'sport = :{port}' | sed -n 's/.*pid=\\([0-9]*\\),.*/\\1/p'"

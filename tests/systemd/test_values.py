@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -18,7 +19,7 @@ from sweep.systemd.owner import process_started
 from sweep.systemd.paths import Homes, Paths
 from sweep.systemd.production import Record
 from sweep.systemd.restore import is_up
-from sweep.systemd.site import names
+from sweep.systemd.site import PATIENT, names
 from sweep.systemd.state import JobState, listeners, unit_state
 from sweep.systemd.stopping import span_s
 from tests.systemd.targets import host_spec
@@ -224,3 +225,28 @@ def test_a_host_that_cannot_carry_a_sweep(
     require_usable(Named(), spec, facts())  # type: ignore[arg-type]
     with pytest.raises(HostRefused, match=reason):
         require_usable(Named(), spec, facts(**changes))  # type: ignore[arg-type]
+
+
+def test_a_look_at_a_deaf_systemd_is_repeated(tmp_path: Path) -> None:
+    """What it printed before it fell silent is no answer. To start twice is another matter."""
+    program, calls = tmp_path / "systemctl", tmp_path / "calls"
+    program.write_text(
+        f'#!/bin/sh\necho "$*" >> {calls}; echo Id=a.service\n'
+        f"[ $(wc -l < {calls}) -gt 2 ] || {{ echo $SAID >&2; exit 1; }}\n"
+        "printf '\\nId=b.service\\n'\n"
+    )
+    program.chmod(0o755)
+    deaf, failed = "Transport endpoint is not connected", "Unit a.service not loaded."
+    for verb, said, answer in (
+        ("show", deaf, (0, "Id=a.service\n\nId=b.service\n", 3)),
+        ("stop", deaf, (0, "", 3)),
+        ("stop", failed, (1, "Id=a.service\n", 2)),
+        ("start", deaf, (1, "Id=a.service\n", 1)),
+    ):
+        calls.write_text("")
+        script = f"{PATIENT}PATH={tmp_path}:$PATH; systemctl --user {verb} -- a b"
+        done = subprocess.run(
+            ["sh", "-c", script], env={**os.environ, "SAID": said},
+            capture_output=True, check=False, text=True,
+        )  # fmt: skip
+        assert (done.returncode, done.stdout, len(calls.read_text().splitlines())) == answer
