@@ -164,6 +164,7 @@ def compare(
     Gates an upgrade: --fail-on-regression 3% ends with exit status 1 where a point of B is at least
     3 % slower than in A and the interval of the change lies below 0, or where it failed.
     """
+    from sweep.cli.differences import settings_apart
     from sweep.report.analysis import analyse
     from sweep.report.compare import compare as held_against
     from sweep.report.data import load_results
@@ -173,7 +174,11 @@ def compare(
     paths = input_paths([before, after], runs_dir)
     bring_up_to_date(options, paths)
     one, other = (load_results([path]) for path in paths)
-    found = held_against(analyse(one), analyse(other))
+    (a,), (b,) = one.sources, other.sources
+    # A table has no settings: nothing is known to differ then.
+    runs = a.kind == b.kind == "run"
+    settings = settings_apart((a.document, a.plan), (b.document, b.plan)) if runs else []
+    found = held_against(analyse(one), analyse(other), settings)
     if form == "json":
         click.echo(json.dumps(comparison_json(found), indent=1, ensure_ascii=False))
     else:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from typing import Any
 
 from sweep.inventory import HostSpec
 from sweep.plan import Plan, identity
@@ -46,3 +48,24 @@ def _settings(plan: Plan, host: HostSpec) -> dict[str, str]:
     found["host"] = plan.host
     found["concurrency"] = ",".join(dict.fromkeys(str(p.concurrency) for _, p in plan.points()))
     return found
+
+
+def settings_apart(
+    one: tuple[Mapping[str, Any], Plan | None], other: tuple[Mapping[str, Any], Plan | None]
+) -> list[tuple[str, str, str]]:
+    """What two runs (plan.json and its plan) were made with and differ in: (name, one, other)."""
+    before, after = (_everything(*run) for run in (one, other))
+    return [
+        (name, before.get(name, UNSET), after.get(name, UNSET))
+        for name in dict.fromkeys((*before, *after))
+        if before.get(name, UNSET) != after.get(name, UNSET)
+    ]
+
+
+def _everything(document: Mapping[str, Any], plan: Plan | None) -> dict[str, str]:
+    """Settings of the plan, and what the host was found to be; nothing of a table."""
+    if plan is None or not plan.launches or "host" not in document:
+        return {}
+    host = HostSpec.model_validate_json(json.dumps(document["host"]))
+    found = {name: str(value) for name, value in document.get("fingerprint", {}).items()}
+    return _settings(plan, host) | found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
 from scipy import stats
@@ -12,6 +12,8 @@ from sweep.errors import UsageError
 from sweep.report.effects import LEVEL, judge
 from sweep.report.estimates import KNOWN, Estimate, Fit
 from sweep.report.summary import Analysis, Cell, Conditions, Effect, Group, Interval, Load
+
+Settings = Sequence[tuple[str, str, str]]
 
 
 @dataclass(frozen=True)
@@ -75,8 +77,10 @@ class Comparison:
         )
 
 
-def compare(before: Analysis, after: Analysis) -> Comparison:
+def compare(before: Analysis, after: Analysis, settings: Settings = ()) -> Comparison:
     """Every point of either side, in the order of the first.
+
+    `settings`: what else is known to differ, as (name, before, after).
 
     Raises:
         UsageError: nothing can be compared: one side is empty, or they have no setting in common.
@@ -93,7 +97,7 @@ def compare(before: Analysis, after: Analysis) -> Comparison:
     ]  # fmt: skip
     return Comparison(
         pairs[0][1].source, pairs[0][2].source, tuple(changes), tuple(_moved(pairs)),
-        tuple(dict.fromkeys(conditions)), tuple(dict.fromkeys(notes)),
+        tuple(dict.fromkeys([*conditions, *settings])), tuple(dict.fromkeys(notes)),
     )  # fmt: skip
 
 

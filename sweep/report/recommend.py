@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sweep.errors import UsageError
-from sweep.report.effects import AS_GOOD, AS_GOOD_GUESSED, Choice, choose, difference_of
-from sweep.report.estimates import odds
+from sweep.report.effects import AS_GOOD, AS_GOOD_GUESSED, choose, difference_of, effects
+from sweep.report.estimates import Estimate, odds
 from sweep.report.summary import Cell, Conditions, Effect, Group, Interval, Load, Metric
 from sweep.rows import COLUMNS
 
@@ -171,7 +171,8 @@ def _spoken(column: str) -> str:
 
 def _pick(group: Group, load: Load, limits: Limits) -> Pick:
     allowed, why = _allowed(load, limits)
-    choice = _choice(group, load, allowed)
+    points = [one for one in group.fit.points.get(load.load, ()) if one.steps in allowed]
+    choice = choose(group.fit, points) if points else None
     best = choice.best if choice else None
     ties = choice.ties if choice else ()
     cell = load.cell(best)
@@ -182,7 +183,7 @@ def _pick(group: Group, load: Load, limits: Limits) -> Pick:
         metric=load.metric,
         mean=cell.mean if cell else None,
         interval=cell.interval if cell else None,
-        runner_up=load.runner_up if best == load.best else None,
+        runner_up=_runner_up(group, points, best),
         ties=ties,
         as_good=choice.as_good if choice else (),
         sure=best is not None and group.noise.measured and len(ties) == 1,
@@ -214,9 +215,10 @@ def _broken(cell: Cell, column: str, limit: float) -> str | None:
     return f"{_spoken(column)} {value:.1f} is above {limit:g}" if value > limit else None
 
 
-def _choice(group: Group, load: Load, allowed: Sequence[int]) -> Choice | None:
-    points = [one for one in group.fit.points.get(load.load, ()) if one.steps in allowed]
-    return choose(group.fit, points) if points else None
+def _runner_up(group: Group, points: Sequence[Estimate], best: int | None) -> Effect | None:
+    """The next highest mean of these points, against the best."""
+    against = effects(group.fit, points, best) if best is not None else {}
+    return max(against.values(), key=lambda effect: effect.change, default=None)
 
 
 # -- for a mix ------------------------------------------------------------------------------------

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from sweep.cli.differences import plan_differences
+from sweep.cli.differences import plan_differences, settings_apart
 from sweep.inventory import HostSpec
 from sweep.inventory_file import load_inventory
 from sweep.matrix import Changes, build_plan
@@ -79,3 +80,18 @@ def test_a_launch_id_means_one_config_for_ever(tmp_path: Path) -> None:
     fewer = numbered_like(before, after)
     again, _ = plan_of(tmp_path, '"1,2"', '"1,2,6"')
     assert ids(numbered_like(again, fewer, ["l-01", "l-04"]))[6] == "l-05"
+
+
+def test_two_runs_say_what_they_were_made_with(tmp_path: Path) -> None:
+    def run(old: str, new: str, version: str) -> tuple[dict[str, Any], Plan]:
+        plan, host = plan_of(tmp_path, old, new)
+        saved = host.model_dump(mode="json", exclude_defaults=True)
+        return {"host": saved, "fingerprint": {"sglang_version": version}}, plan
+
+    before, after = run("", "", "0.5.22"), run("tp-size: 4", "tp-size: 8", "0.5.23")
+    assert settings_apart(before, after) == [
+        ("tp-size", "4", "8"),
+        ("sglang_version", "0.5.22", "0.5.23"),
+    ]
+    assert settings_apart(before, before) == []
+    assert settings_apart(({}, None), ({}, None)) == []

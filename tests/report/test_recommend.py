@@ -53,6 +53,8 @@ def test_a_limit_leaves_out_what_breaks_it() -> None:
     found = recommend(group_of(frame), limits=parse_limits("ttft_p99_ms=250"))
     (pick,) = found.picks
     assert pick.steps == 2
+    assert pick.runner_up is not None
+    assert pick.runner_up.steps == 1, "what is out is no runner-up"
     assert "steps=4 is out: ttft_p99_ms 400.0 is above 250" in pick.why
     assert found.steps == 2
     nothing = recommend(group_of(frame[frame["steps"] > 2]), limits={"ttft_ms_p99": 250.0})
