@@ -16,6 +16,7 @@ Temperature = Annotated[float, Field(ge=0, le=10)]
 # So many texts come with the tool for each workload: all are asked at every concurrency, so that
 # concurrencies are compared on the same texts.
 LEAST_TEXTS = 40
+MOST_RATE = 10_000.0
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,8 @@ _REMARKS = {
 
 def remark(label: str) -> str | None:
     """What to know before the numbers of a workload, named as rows do, are used; None: nothing."""
-    return _REMARKS.get("synthetic" if label.startswith("synthetic-") else label)
+    name = label.partition("@")[0]
+    return _REMARKS.get("synthetic" if name.startswith("synthetic-") else name)
 
 
 def defaults_of(workload: object) -> Defaults:
@@ -117,6 +119,9 @@ def defaults_of(workload: object) -> Defaults:
 class BuiltinBenchmark(Spec):
     """The tool's own client. Settings that are not given are those of the workload.
 
+    `rate` None: a closed loop; else so many requests per second (a Poisson process that `seed`
+    draws), of which at most C are in flight. `endpoint` native: /generate, which knows no chat
+    template.
     `requests` None: see `request_count`. The time-outs are derived where they are None:
     `bench.deadlines`.
     """
@@ -130,6 +135,8 @@ class BuiltinBenchmark(Spec):
     unique_prompts: bool = False
     requests: Annotated[int, Field(ge=1, le=MOST_REQUESTS)] | None = None
     seed: Annotated[int, Field(ge=0)] = 0
+    rate: Annotated[float, Field(gt=0, le=MOST_RATE)] | None = None
+    endpoint: Literal["openai", "native"] = "openai"
     run_on: Literal["host", "controller"] = "host"
     trial_timeout_s: Seconds | None = None
     stall_timeout_s: Seconds | None = None
@@ -156,7 +163,8 @@ class BuiltinBenchmark(Spec):
     @property
     def label(self) -> str:
         """The workload as rows name it."""
-        return self.workload if isinstance(self.workload, str) else self.workload.label
+        name = self.workload if isinstance(self.workload, str) else self.workload.label
+        return name if self.rate is None else f"{name}@{self.rate:g}/s"
 
     def request_count(self, concurrency: int) -> int:
         """How many requests a trial sends: as set, else two rounds of C.

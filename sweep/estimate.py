@@ -84,4 +84,5 @@ def trial_s(plan: Plan, concurrency: int | str, pace: Pace | None) -> float:
     width = concurrency if isinstance(concurrency, int) else 32
     requests = plan.benchmark.request_count(width)
     rounds = -(-requests // width)
-    return rounds * plan.benchmark.max_tokens / ASSUMED_REQUEST_TOK_S
+    sending_s = requests / plan.benchmark.rate if plan.benchmark.rate else 0.0
+    return max(sending_s, rounds * plan.benchmark.max_tokens / ASSUMED_REQUEST_TOK_S)

@@ -145,6 +145,8 @@ def client_job(workload: Workload, ctx: TrialContext, url: SplitResult) -> dict[
         "path": workload.path,
         "headers": {"Authorization": f"Bearer {ctx.api_key}"} if ctx.api_key else {},
         "concurrency": ctx.concurrency,
+        "rate": spec.rate,
+        "seed": spec.seed,
         "warmup": [],
         "requests": workload.bodies(ctx.model, ctx.concurrency),
         "flush": False,

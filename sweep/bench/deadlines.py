@@ -31,7 +31,8 @@ def trial_timeout_s(spec: BuiltinBenchmark, concurrency: int, admitted: int | No
     width = max(1, min(concurrency, admitted or concurrency))
     rounds = ceil(spec.request_count(concurrency) / width) * spec.max_tokens
     rounds += ceil(concurrency / width) * WARMUP_TOKENS
-    return FIRST_S + FLUSH_S + rounds / SLOWEST_TOK_S
+    sending_s = spec.request_count(concurrency) / spec.rate if spec.rate else 0.0
+    return FIRST_S + FLUSH_S + sending_s + rounds / SLOWEST_TOK_S
 
 
 def stall_timeout_s(spec: BuiltinBenchmark, watchdog_s: float | None = None) -> float:

@@ -58,6 +58,22 @@ def steady(sent: Sequence[Request], concurrency: int) -> float | None:
     return tokens / length * 1e6
 
 
+def most_at_a_time(requests: Iterable[Request]) -> int:
+    """The most requests that were ever in flight together."""
+    sent = sent_ones(requests)
+    edges = sorted([(one["end"], -1) for one in sent] + [(one["sent"], 1) for one in sent])
+    return max(accumulate(change for _, change in edges), default=0)
+
+
+def lateness_ms(requests: Iterable[Request]) -> list[float]:
+    """How long after their time requests of an open loop were sent, sorted; none of a closed one.
+
+    Nothing but the want of a free place, or a busy client, delays one.
+    """
+    planned = [one for one in sent_ones(requests) if one.get("due") is not None]
+    return sorted((one["sent"] - one["due"]) / 1e3 for one in planned)
+
+
 def empty_places(requests: Iterable[Request], concurrency: int) -> float | None:
     """Share of the C places that held no request although there were more to send, 0..1.
 

@@ -16,6 +16,8 @@ from sweep.bench.flight import (
     decode_speed,
     empty_places,
     full_spans,
+    lateness_ms,
+    most_at_a_time,
     sent_ones,
     silences,
 )
@@ -33,6 +35,8 @@ EMPTY_PLACES_LIMIT = 0.02
 # Times of arrival are the kernel's and stay right while every chunk is read alone. Later than this
 # most reads join several, and first tokens seem to come as much later as the client is late.
 LAG_LIMIT_MS = 25.0
+# An open loop is none any more when this share of its requests waited that long for their turn.
+LATE_SHARE = 0.01
 # A kernel that is compiled stops every request at once, for much longer than any step takes, and
 # once: later on there is nothing like it.
 COLD_SILENCE_S, COLD_STEPS, COLD_LATER = 0.5, 10, 3
@@ -67,6 +71,16 @@ class Evidence:
     def good(self) -> list[Request]:
         return [request for request in self.requests if request["error"] is None]
 
+    @property
+    def lateness_ms(self) -> list[float]:
+        """Of an open loop alone: see `flight.lateness_ms`."""
+        return lateness_ms(self.requests)
+
+    @property
+    def at_a_time(self) -> int:
+        """Requests in flight: an open loop may never come to its C."""
+        return most_at_a_time(self.requests) if self.lateness_ms else self.concurrency
+
 
 def verdicts(evidence: Evidence) -> dict[str, str]:
     """Flag -> what was seen, for each that the evidence shows."""
@@ -85,7 +99,7 @@ def _found(rules: Rules, evidence: Evidence) -> dict[str, str]:
 
 def capped(evidence: Evidence) -> str | None:
     """More work at a time than the server takes: by its own numbers, or by its queue."""
-    c, admitted, seen = evidence.concurrency, evidence.admitted, evidence.activity
+    c, admitted, seen = evidence.at_a_time, evidence.admitted, evidence.activity
     most = seen.most_waiting if seen is not None else None
     waited = seen is not None and seen.always_waiting and not _is_brief(evidence)
     told = "" if most is None else f"; its queue held up to {most}"
@@ -115,7 +129,7 @@ def _kv_need(evidence: Evidence) -> int:
         for request in evidence.good
         if request["tokens_in"] is not None
     ]
-    return round(evidence.concurrency * fmean(sizes)) if sizes else 0
+    return round(evidence.at_a_time * fmean(sizes)) if sizes else 0
 
 
 def client_limited(evidence: Evidence) -> str | None:
@@ -125,15 +139,26 @@ def client_limited(evidence: Evidence) -> str | None:
     cpu = float(evidence.client.get("cpu") or 0.0)
     if cpu >= CLIENT_CPU_LIMIT:
         return f"the client used {cpu:.0%} of its core"
-    empty = empty_places(evidence.requests, evidence.concurrency) or 0.0
-    if empty > EMPTY_PLACES_LIMIT:
-        return (
-            f"{empty:.1%} of the {evidence.concurrency} places were empty while there was more to "
-            "send"
-        )
+    if supply := _supply(evidence):
+        return supply
     lag_ms = float(evidence.client.get("lag_ms_p99") or 0.0)
     if lag_ms > LAG_LIMIT_MS:
         return f"the client read its sockets {lag_ms:.0f} ms late (p99): so much may times be off"
+    return None
+
+
+def _supply(evidence: Evidence) -> str | None:
+    """Was less sent than there was to send?"""
+    c, late = evidence.concurrency, evidence.lateness_ms
+    waited = sum(ms > LAG_LIMIT_MS for ms in late)
+    if waited > LATE_SHARE * len(late):
+        return (
+            f"{waited} of {len(late)} requests were sent late, by up to {late[-1]:.0f} ms: "
+            f"with {c} at a time this rate was not kept up"
+        )
+    empty = 0.0 if late else empty_places(evidence.requests, c) or 0.0
+    if empty > EMPTY_PLACES_LIMIT:
+        return f"{empty:.1%} of the {c} places were empty while there was more to send"
     return None
 
 

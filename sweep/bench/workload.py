@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from sweep.inventory import BuiltinBenchmark, FileWorkload, SyntheticWorkload
 from sweep.workloads import Conversation, read_workload, shipped
 
-CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+CHAT, COMPLETIONS, NATIVE = "/v1/chat/completions", "/v1/completions", "/generate"
 WARMUP_TOKENS = 100
 # Ids that are text in every vocabulary in use: control tokens stand below or far above.
 FIRST_ID, LAST_ID = 1000, 30000
@@ -33,6 +33,8 @@ class Workload:
     @property
     def path(self) -> str:
         """The endpoint that all of it is posted to."""
+        if self.spec.endpoint == "native":
+            return NATIVE
         return COMPLETIONS if isinstance(self.spec.workload, SyntheticWorkload) else CHAT
 
     def bodies(self, model: str, concurrency: int, asked_before: int = 0) -> list[Body]:
@@ -61,8 +63,8 @@ class Workload:
                 {"messages": [{"role": "user", "content": _warmup(index)}]}
                 for index in range(concurrency)
             ]
-        warm = {"max_tokens": WARMUP_TOKENS, "ignore_eos": True}
-        return [_body(self.spec, model, one) | warm for one in asked]
+        warm = self.spec.model_copy(update={"max_tokens": WARMUP_TOKENS, "ignore_eos": True})
+        return [_body(warm, model, one) for one in asked]
 
     def _tokens(self, stream: str, count: int) -> list[Body]:
         """Prompts of random token ids: as long as asked for, whatever the model's vocabulary."""
@@ -120,6 +122,8 @@ def _warmup(index: int) -> str:
 
 
 def _body(spec: BuiltinBenchmark, model: str, asked: Body) -> Body:
+    if spec.endpoint == "native":
+        return _native(spec, asked)
     # Usage in every chunk (SGLang 0.5.5.post3 and later) tells how many tokens each one brought;
     # return_spec_tokens_details (0.5.20 and later) the verify steps of each request. Older
     # versions ignore both.
@@ -134,3 +138,19 @@ def _body(spec: BuiltinBenchmark, model: str, asked: Body) -> Body:
         "return_spec_tokens_details": True,
     }
     return body if spec.top_p == 1 else body | {"top_p": spec.top_p}
+
+
+def _native(spec: BuiltinBenchmark, asked: Body) -> Body:
+    """The same for /generate: token ids as they are, messages as plain text one after the other."""
+    sampling = {
+        "max_new_tokens": spec.max_tokens,
+        "temperature": spec.temperature,
+        "top_p": spec.top_p,
+        "ignore_eos": spec.ignore_eos,
+    }
+    messages = asked.get("messages")
+    if isinstance(messages, list):
+        prompt: Body = {"text": "\n\n".join(str(message["content"]) for message in messages)}
+    else:
+        prompt = {"input_ids": asked["prompt"]}
+    return {**prompt, "sampling_params": sampling, "stream": True}

@@ -22,6 +22,7 @@ from tests.bench_client.test_backends import context
         # what is not admitted waits for its turn: 128 requests by 9 at a time
         ({}, 64, 9, 660 + (15 * 1000 + 8 * 100) / 2),
         ({"requests": 640}, 64, 64, 660 + (10 * 1000 + 100) / 2),
+        ({"rate": 0.5}, 64, 64, 660 + 128 / 0.5 + (2 * 1000 + 100) / 2),
         ({"max_tokens": 64}, 1, 48, 660 + (4 * 64 + 100) / 2),
         ({"trial_timeout_s": 77.0}, 64, 9, 77.0),
     ],

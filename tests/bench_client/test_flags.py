@@ -88,6 +88,25 @@ def test_random_tokens_are_measured_too(tmp_path):
     assert {request["tokens_in"] for request in got.measurement.requests} == {300}
 
 
+def test_the_native_endpoint_says_the_same(tmp_path):
+    with simulated(tmp_path, *SPECULATIVE, *LOUD) as server:
+        openai, native = trial(server), trial(server, endpoint="native")
+    assert native.others == {}
+    before, after = openai.measurement.values, native.measurement.values
+    for column in ("output_tokens", "accept_length", "accept_rate"):
+        assert after[column] == pytest.approx(before[column], rel=0.02), column
+    assert before["accept_source"] == after["accept_source"] == "requests"
+    assert all(request["histogram"] for request in native.measurement.requests)
+
+
+def test_an_open_loop_on_a_server_with_room(tmp_path):
+    with simulated(tmp_path, *SPECULATIVE, *LOUD) as server:
+        got = trial(server, concurrency=64, admitted=48, rate=20.0, requests=30, max_tokens=50)
+    assert got.others == {}
+    assert got.measurement.values["requests_ok"] == 30
+    assert got.measurement.values["concurrency_achieved"] < 48
+
+
 @pytest.mark.parametrize(
     ("quirks", "flag", "tokens", "said"),
     [

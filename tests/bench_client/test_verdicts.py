@@ -109,6 +109,11 @@ SLOWING = chain(*([10 + place] * 60 for place in range(12)), verify=20)
             "10.0% of the 4 places were empty while there was more to send",
         ),
         (
+            "client_limited",
+            {"requests": tuple({**one, "due": one["sent"] - 40 * MS} for one in QUIET)},
+            "40 of 40 requests were sent late, by up to 40 ms: with 4 at a time",
+        ),
+        (
             "short_output",
             {"requests": _fewer_tokens()},
             "3 of 40 answers were not as long as asked for (from 7 to 7 tokens); 3 ended for "

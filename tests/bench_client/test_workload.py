@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from sweep.bench.workload import (
     CHAT,
     COMPLETIONS,
+    NATIVE,
     Body,
     Workload,
     workload_of,
@@ -167,3 +168,32 @@ def test_warm_ups_are_of_no_trial_and_differ_from_the_first_word():
 def test_what_to_know_of_a_workload(workload, told):
     said = remark(BuiltinBenchmark(workload=workload).label)
     assert (said.partition(":")[0] if said else None) == told
+
+
+@pytest.mark.parametrize("workload", ["greedy", "chat", SYNTHETIC])
+def test_the_native_endpoint_is_asked_the_same(workload):
+    settings = {"workload": workload, "max_tokens": 20, "temperature": 0.5, "top_p": 0.9}
+    openai = bodies(3, **settings)
+    native = bodies(3, **settings, endpoint="native")
+    assert len(native) == len(openai)
+    for one, other in zip(native, openai, strict=True):
+        if "messages" in other:
+            assert one["text"] == "\n\n".join(message["content"] for message in other["messages"])
+        else:
+            assert one["input_ids"] == other["prompt"]
+        assert one["sampling_params"] == {
+            "max_new_tokens": 20, "temperature": 0.5, "top_p": 0.9,
+            "ignore_eos": other["ignore_eos"],
+        }  # fmt: skip
+        assert one["stream"] is True
+    asks = workload_of(BuiltinBenchmark(**settings, endpoint="native"))
+    assert asks.path == NATIVE
+    for warm_up in asks.warmups("m", 3):
+        assert warm_up["sampling_params"]["max_new_tokens"] == 100
+        assert warm_up["sampling_params"]["ignore_eos"] is True
+
+
+def test_a_rate_stands_in_the_name():
+    assert BuiltinBenchmark(workload="chat", rate=4).label == "chat@4/s"
+    assert BuiltinBenchmark(workload="chat", rate=0.25).label == "chat@0.25/s"
+    assert remark("greedy@4/s") == remark("greedy") is not None

@@ -289,6 +289,8 @@ BUILTIN: dict[str, st.SearchStrategy[object]] = {
     "requests": st.sampled_from([None, 4, 8]),
     "seed": st.integers(0, 2),
     "run_on": st.sampled_from(["host", "controller"]),
+    "rate": st.sampled_from([None, 2.0, 4.0]),
+    "endpoint": st.sampled_from(["openai", "native"]),
 }
 # All else of the benchmark: what it is called, where it lies, how long it may take.
 LABELS: dict[str, st.SearchStrategy[object]] = {
