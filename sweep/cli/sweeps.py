@@ -130,6 +130,8 @@ def stop(options: Options, /, run: str | None, runs_dir: Path) -> None:
         raise RunDirectoryError(f"{found.id} is not running")
     try:
         os.kill(state.owner.pid, signal.SIGTERM)
+        # One that Ctrl-Z has stopped would hear of it when somebody lets it go on.
+        os.kill(state.owner.pid, signal.SIGCONT)
     except OSError as error:
         raise RunDirectoryError(f"{found.id}: cannot signal {state.owner}: {error}") from error
     click.echo(f"{found.id}: asked {state.owner} to end; production is restored first", err=True)

@@ -123,10 +123,15 @@ class Systemd:
         return state
 
     def boot(self) -> Boot:
-        """Is the host still the one that was taken, going down, or started anew?"""
+        """Is the host still the one that was taken, going down, or started anew?
+
+        One that does not answer (no rights any more, too busy) is taken for the same.
+        """
         site = self.site
-        shown = site.run(f"{site.boot_id}; echo; systemctl is-system-running 2>/dev/null; :")
+        shown = site.run(f"{site.boot_id} || exit; systemctl is-system-running 2>/dev/null; :")
         boot_id, *state = text(shown.stdout).split() or [""]
+        if not shown.ok or not boot_id:
+            return "same"
         if boot_id != self.facts.boot_id:
             return "new"
         return "going down" if state == ["stopping"] else "same"

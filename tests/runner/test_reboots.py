@@ -88,6 +88,19 @@ def test_after_a_reboot_it_is_a_reboot(session: Session, error: SweepError) -> N
     assert caught.value.__cause__ is error
 
 
+@pytest.mark.parametrize("error", ERRORS)
+def test_a_host_that_cannot_say_was_not_rebooted(session: Session, error: SweepError) -> None:
+    """Its scripts fail or run out of time: rights that were taken away, a disk that hangs."""
+    boot_id = Path(f"{session.host.root}/proc/sys/kernel/random/boot_id")
+    aside = boot_id.rename(boot_id.with_name("aside"))
+    try:
+        with pytest.raises(type(error)) as caught, noticing_reboots(session):
+            raise error
+    finally:
+        aside.rename(boot_id)
+    assert caught.value is error
+
+
 @pytest.mark.parametrize("error", [HostUnreachable("gone"), HostRefused("locked")])
 def test_who_cannot_ask_does_not(session: Session, error: SweepError) -> None:
     boot_anew(session.host)

@@ -107,6 +107,18 @@ def test_stop_ends_a_running_sweep(gpu_host: MakeHost) -> None:
     assert host.serves()
 
 
+def test_stop_ends_a_sweep_that_was_suspended(gpu_host: MakeHost) -> None:
+    """Ctrl-Z, or a debugger: it hears of nothing until somebody lets it go on."""
+    host = gpu_host(**SHORT)
+    process = host.start("run", "short")
+    wait_for_stage(host, process, "measure")
+    process.send_signal(signal.SIGSTOP)
+    stopped = host.sweep("stop")
+    assert stopped.status == 0, stopped.err
+    assert ended(process).status == 143
+    assert host.serves()
+
+
 def test_a_closed_stdout_ends_nothing(gpu_host: MakeHost) -> None:
     host = gpu_host(**SHORT)
     process = host.start("run", "short")
