@@ -282,9 +282,12 @@ serves() {{
 
 
 def results(paths: Paths) -> str:
-    """Shell lines that print the clients whose results wait, and remove what the others left."""
+    """Shell lines that print the clients whose results wait, and remove what the others left.
+
+    One that was ended with its server may have lived long enough to write how it ended.
+    """
     return f"""for job in {quote(paths.work)}/*/; do
-  if [ -e "$job/exit" ]; then basename "$job"; else rm -rf "$job"; fi
+  if grep -qsx 0 "$job/exit"; then basename "$job"; else rm -rf "$job"; fi
 done"""
 
 

@@ -439,6 +439,8 @@ def test_results_that_nobody_fetched_outlive_the_restore(target: Target) -> None
         systemd.take(me())
         done = systemd.jobs.start("j-done", ["echo", "result"], {})
         systemd.jobs.start("j-cut-short", ["sleep", "600"], {})
+        failed = systemd.jobs.start("j-failed", ["sh", "-c", "exit 143"], {})
+        wait_for(lambda: not systemd.jobs.state(failed).running, "the other client")
         wait_for(lambda: not systemd.jobs.state(done).running, "the client")
         restored = systemd.restore(within_s=30)
         assert f"1 finished benchmark clients' results wait in {systemd.site.paths.work}" in (
