@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +13,10 @@ import pytest
 from sweep.cli import cli
 from sweep.inventory_file import load_inventory
 from sweep.matrix import Changes, build_plan
+from sweep.rows import FAILURES
 
 README = Path(__file__).parents[2] / "README.md"
+DOCS = README.with_name("docs")
 
 
 def examples(command: click.Command) -> Iterator[str]:
@@ -72,3 +75,13 @@ def test_the_inventory_of_the_readme_can_be_used(tmp_path: Path) -> None:
     path.write_text(block)
     plan = build_plan(load_inventory(path), "overnight", Changes())
     assert len(plan.launches) == 22  # baseline and ten steps values, two attention backends each
+
+
+def test_every_kind_of_failure_is_explained() -> None:
+    text = (DOCS / "failures.md").read_text()
+    assert [kind for kind in FAILURES if f"`{kind}`" not in text] == []
+
+
+def test_every_page_that_the_readme_names_is_there() -> None:
+    pages = re.findall(r"\]\((docs/[^)]+)\)", README.read_text())
+    assert sorted(set(pages)) == sorted(f"docs/{page.name}" for page in DOCS.glob("*.md"))
