@@ -3,6 +3,9 @@
     python tests/bench/client_truth.py [--clients ours aiohttp rust] [--concurrency 1 32 128 512]
                                        [--per-chunk 1 4] [--runs 7]
 
+Clients by name, too: sglang (its Python one), aiperf (set up by pip, 1.2 GB; the p99 of its ITL is
+one over requests). GuideLLM is not among them: it needs torch and all of CUDA.
+
 The truth is the log of `truth/server.py` (first token after 50 ms, then a chunk every 10 ms), on
 one core; the client has another one for itself. Runs of the clients alternate. Per client the
 median of its runs, (the least and the most), and how many times ours that is.

@@ -172,15 +172,16 @@ def read_sglang(folder: Path) -> Summary:
 
 def aiperf() -> Client:
     python = python_with("aiperf==0.13.0")
-    _, _, model = engine()  # for its tokenizer
+    _, _, model = engine()  # for its tokenizer, which has to have a short name
 
     def command(load: Load, folder: Path) -> Sequence[str]:
         lines = [json.dumps({"text": message(i)["content"]}) for i in range(load.requests)]
+        (folder / "tokenizer").symlink_to(model)
         (folder / "prompts.jsonl").write_text("\n".join(lines) + "\n")
         return [
             str(python.with_name("aiperf")), "profile", "--model", "truth", "--url", load.url,
             "--endpoint-type", "chat", "--streaming", "--concurrency", str(load.concurrency),
-            "--request-count", str(load.requests), "--tokenizer", str(model),
+            "--request-count", str(load.requests), "--tokenizer", "tokenizer",
             "--input-file", "prompts.jsonl", "--custom-dataset-type", "single_turn",
             "--extra-inputs", f"max_tokens:{load.tokens}", "--extra-inputs", "ignore_eos:true",
             "--use-server-token-count", "--ui", "none", "--artifact-dir", "artifacts",
@@ -191,7 +192,7 @@ def aiperf() -> Client:
         first, gap = told["time_to_first_token"], told["inter_token_latency"]
         return Summary(first["avg"], first["p99"], gap["avg"], gap["p99"], per_token=True)
 
-    return Client("aiperf", command, read, {"HF_HUB_OFFLINE": "1"})
+    return Client("aiperf", command, read)
 
 
 CLIENTS: Mapping[str, Callable[[], Client]] = {
