@@ -14,7 +14,7 @@ import tenacity
 from sweep.errors import HostError, HostRefused, HostUnreachable
 from sweep.host.connection import Connection
 from sweep.host.relay import relay_words
-from sweep.host.script import command
+from sweep.host.script import command, printed
 from sweep.host.scripted import ScriptedHost, own, sudo_refusal, words
 from sweep.host.tunnel import Tunnel
 from sweep.host.verbs import Result
@@ -83,7 +83,9 @@ class SshHost(ScriptedHost):
             connection = self._connected()
             runs += 1
             try:
-                return own(connection.execute(line, stdin=stdin, timeout_s=timeout_s))
+                answer = connection.execute(line, stdin=stdin, timeout_s=timeout_s)
+                self._require_begun(answer)
+                return own(answer)
             except HostUnreachable:
                 self._drop(connection)
                 raise
@@ -153,6 +155,12 @@ class SshHost(ScriptedHost):
             )
         user = self._login(connection)
         raise HostRefused(sudo_refusal(self.name, user, result))
+
+    def _require_begun(self, answer: Result) -> None:
+        """Rights may go and come back, as with a directory server that hiccups: a connection that
+        begins no script any more is as good as lost."""
+        if printed(answer.stdout) is None:
+            raise HostUnreachable(f"{self.name}: scripts are run no more: {words(own(answer))}")
 
     def _login(self, connection: Connection) -> str:
         """Who logs in, whatever sudo would make of it."""

@@ -10,6 +10,7 @@ from sweep.clock import Clock
 from sweep.errors import HostError
 from sweep.host import Host, Result
 from sweep.host.script import sections
+from sweep.host.verbs import TIMED_OUT
 from sweep.inventory import HostSpec
 from sweep.systemd.paths import Paths
 
@@ -84,6 +85,11 @@ class Site:
 
     def answer(self, doing: str, result: Result) -> dict[str, bytes]:
         """The sections of a script that ran; HostError when it failed."""
+        if result.exit_status == TIMED_OUT:
+            raise HostError(
+                f"{self.host.name}: could not {doing}: the host's shell or systemd did not answer "
+                "in time; is it short of memory, or does a disk hang?"
+            )
         if not result.ok:
             raise HostError(
                 f"{self.host.name}: could not {doing}: exit {result.exit_status}: {result.tail(3)}"

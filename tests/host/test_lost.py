@@ -248,6 +248,27 @@ def test_a_script_that_ends_every_connection_is_given_up(
         host.run("kill -KILL $(ps -o ppid= -p $(ps -o ppid= -p $PPID)); sleep 60", timeout_s=60)
 
 
+def test_rights_that_go_are_waited_for_as_a_lost_connection_is(
+    connected: Connected, machine: Machine
+) -> None:
+    """A directory server that hiccups makes sudo refuse for a moment; or somebody means it."""
+    rule = machine.root / "etc/sudoers.d/ops"
+    aside = rule.with_name("ops~")  # sudo does not read it
+    spec = spec_for(machine, "ops", become="sudo", reconnect_for_s=300)
+    repair, clock = Repair(lambda: aside.rename(rule)), FakeTime()
+    host = connected("gpu", spec, sleep=repair)
+    other = connected("gpu", spec, sleep=clock.sleep, monotonic=clock.monotonic)
+    rule.rename(aside)
+    try:
+        with pytest.raises(HostUnreachable, match=r"for 300 s.*sudo refuses"):
+            other.run("true")
+        assert host.run("cat; id -u", stdin=b"as ").text == "as 0\n"
+        assert repair.waits
+    finally:
+        if aside.exists():
+            aside.rename(rule)
+
+
 def test_closed_is_closed(connected: Connected, testhost: Pool) -> None:
     others = set(ours())
     host = connected("gpu", spec_for(testhost.shared("bookworm")))

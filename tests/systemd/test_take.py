@@ -428,6 +428,11 @@ def test_rights_that_do_not_suffice(root: Target, bookworm: Machine) -> None:
             target.systemd().take(me())
 
 
+def test_a_host_that_does_not_answer_in_time_is_called_so(target: Target) -> None:
+    with pytest.raises(HostError, match=r"could not look: .* did not answer in time"):
+        target.systemd().site.ask("look", "echo @@half; sleep 60", timeout_s=0.3)
+
+
 def test_verbs_need_the_host(root: Target) -> None:
     with pytest.raises(RuntimeError, match="take"):
         root.systemd(new_run()).poll()
