@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -103,7 +104,7 @@ _REMARKS = {
 
 def remark(label: str) -> str | None:
     """What to know before the numbers of a workload, named as rows do, are used; None: nothing."""
-    name = label.partition("@")[0]
+    name = re.sub(r"-[\d.e+-]+rps$", "", label)
     return _REMARKS.get("synthetic" if name.startswith("synthetic-") else name)
 
 
@@ -164,7 +165,7 @@ class BuiltinBenchmark(Spec):
     def label(self) -> str:
         """The workload as rows name it."""
         name = self.workload if isinstance(self.workload, str) else self.workload.label
-        return name if self.rate is None else f"{name}@{self.rate:g}/s"
+        return name if self.rate is None else f"{name}-{self.rate:g}rps"
 
     def request_count(self, concurrency: int) -> int:
         """How many requests a trial sends: as set, else two rounds of C.

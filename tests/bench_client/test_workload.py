@@ -194,6 +194,8 @@ def test_the_native_endpoint_is_asked_the_same(workload):
 
 
 def test_a_rate_stands_in_the_name():
-    assert BuiltinBenchmark(workload="chat", rate=4).label == "chat@4/s"
-    assert BuiltinBenchmark(workload="chat", rate=0.25).label == "chat@0.25/s"
-    assert remark("greedy@4/s") == remark("greedy") is not None
+    assert BuiltinBenchmark(workload="chat", rate=4).label == "chat-4rps"
+    assert BuiltinBenchmark(workload="chat", rate=0.25).label == "chat-0.25rps"
+    assert remark("greedy-4rps") == remark("greedy") is not None
+    synthetic = BuiltinBenchmark(workload=SYNTHETIC, rate=1e-5)
+    assert remark(synthetic.label) == remark("synthetic-1-1") is not None
