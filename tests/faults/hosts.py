@@ -54,6 +54,10 @@ FAULTS = (
         for hard in (False, True)
     ),
     Fault("kill-9-then-reboot", "measure", kill_and_reboot, later_s=0.5, alone=True),
+    Fault("systemd-executed-anew", ANY,
+          on_host("for turn in 1 2 3; do systemctl daemon-reexec; sleep 1; done"), long=6),
+    Fault("sudo-refuses-for-3s", ANY,
+          on_host("cd /etc/sudoers.d; mv ops ops~; sleep 3; mv ops~ ops"), short=0),
     Fault("journald-restarted", ANY, on_host("systemctl restart systemd-journald")),
     Fault("journald-rotated", ANY, on_host("journalctl --rotate"), short=0),
     Fault("journald-vacuumed", ANY,

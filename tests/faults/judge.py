@@ -23,7 +23,7 @@ SPEED = float(SIM_ENV["SWEEP_SIM_SPEED"])
 FASTEST, SLOWEST = 1.3, 0.02
 # What a host's own life leaves behind; nothing of ours is ever there.
 NOISE = re.compile(
-    r"/run/(systemd|log|udev|user|lock|dbus|sshd|credentials|utmp|motd|mount|host|initctl)|"
+    r"/run/(systemd|log|udev|user|lock|dbus|sshd|sudo|credentials|utmp|motd|mount|host|initctl)|"
     r"/var/(lib/(systemd|dbus|private|sglang/\.cache)|tmp/systemd-private)|/tmp/(systemd-private|\.)|"
     r".*/__pycache__|/root/\.cache"
 )
