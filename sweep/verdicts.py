@@ -12,7 +12,7 @@ from types import MappingProxyType
 FLAG_MEANINGS: Mapping[str, str] = MappingProxyType(
     {
         "capped": "more work at a time than the server takes: queueing was measured as well",
-        "client_limited": "the client was late: the server may be faster, and its first tokens earlier",
+        "client_limited": "the client was late: server and first tokens may be faster",
         "short_output": "answers were not as long as asked for, or counts of tokens disagree",
         "retracted": "the server ran out of KV memory and threw requests back into its queue",
         "cold": "something was compiled while it was measured",

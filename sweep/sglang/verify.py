@@ -48,18 +48,18 @@ def mismatches(expected: Mapping[str, object], info: Mapping[str, Any]) -> tuple
     """
     wrong = []
     off = not expected.get(_ALGORITHM)
-    for field, wanted in expected.items():
-        if field == _ALGORITHM and field in info:
-            agrees = same_algorithm(info[field], wanted)
-        elif off and field in _SPECULATION:
+    for name, wanted in expected.items():
+        if name == _ALGORITHM and name in info:
+            agrees = same_algorithm(info[name], wanted)
+        elif off and name in _SPECULATION:
             agrees = True
-        elif field in info:
-            agrees = _same(field, wanted, info)
+        elif name in info:
+            agrees = _same(name, wanted, info)
         else:
-            agrees = field not in _ALWAYS
+            agrees = name not in _ALWAYS
         if not agrees:
-            actual = repr(info[field]) if field in info else "not there"
-            wrong.append(f"{field} is {actual}, expected {wanted!r}")
+            actual = repr(info[name]) if name in info else "not there"
+            wrong.append(f"{name} is {actual}, expected {wanted!r}")
     return tuple(wrong)
 
 
