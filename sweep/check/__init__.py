@@ -93,7 +93,7 @@ def _functions(about: About, root: str) -> str:
     )
     return f"""
 limited() {{ if command -v timeout >/dev/null; then timeout 20 "$@"; else "$@"; fi; }}
-owner_of() {{ ps -o user=,args= -p "$1" 2>/dev/null | cut -c 1-160; }}
+owner_of() {{ ps -o user=,args= -p "$1" 2>/dev/null | cut -c 1-2000; }}
 members=$(for unit in {units}; do
   group=$({about.systemctl} show -p ControlGroup --value -- "$unit" 2>/dev/null)
   [ -n "$group" ] || continue

@@ -14,6 +14,8 @@ from sweep.systemd.site import text
 Level = Literal["ok", "warning", "problem"]
 Answer = dict[str, bytes]
 
+LONGEST_COMMAND = 160  # of a process that a finding names
+
 
 @dataclass(frozen=True)
 class Finding:

@@ -7,9 +7,10 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sweep.check.finding import About, Answer, Finding, Level, said, unreadable
+from sweep.check.finding import LONGEST_COMMAND, About, Answer, Finding, Level, said, unreadable
 from sweep.inventory import FlagValue
 from sweep.plan import ServerConfig
+from sweep.sglang.secrecy import without_secrets
 from sweep.systemd.gpus import QUERY, Gpu, parse, used_by
 
 MIB_PER_KIB = 1 / 1024
@@ -143,7 +144,8 @@ def _ours(about: About, cards: Sequence[Gpu], holders: str) -> Iterator[Finding]
             continue
         seen[uuid] = seen.get(uuid, 0) + int(mib)
         if unit not in (*about.production_units, about.spec.unit):
-            yield _foreign(uuids[uuid], f"pid {pid} ({owner or 'not visible to us'})", int(mib))
+            who = without_secrets(owner)[:LONGEST_COMMAND] or "not visible to us"
+            yield _foreign(uuids[uuid], f"pid {pid} ({who})", int(mib))
     for card in used:
         hidden = (card.memory_used_mib or 0) - seen.get(card.uuid, 0)
         if hidden >= FOREIGN_MIB:

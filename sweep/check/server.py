@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from sweep.check import release
 from sweep.check.finding import About, Answer, Finding, Identity, said, unreadable
 from sweep.inventory import CommandBenchmark
+from sweep.sglang.secrecy import without_secrets
 
 OLDEST_PYTHON = (3, 8)
 # Flags whose value is something to read on the host: a path there, or a model of the Hub.
@@ -167,7 +168,11 @@ def _port(about: About, listeners: str, port_range: str) -> Finding:
     port = about.spec.server.port
     for line in listeners.splitlines():
         pid, unit, owner = (*line.split("\t"), "", "")[:3]
-        who = f"pid {pid}" + (f" of {unit}" if unit else "") + (f": {owner}" if owner else "")
+        who = (
+            f"pid {pid}"
+            + (f" of {unit}" if unit else "")
+            + (f": {without_secrets(owner)}" if owner else "")
+        )
         if unit == about.spec.unit:
             fix = f"a sweep runs, or one was left there: sweep restore {about.host}"
         elif unit in about.production_units:

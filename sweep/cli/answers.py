@@ -56,7 +56,8 @@ def recommend(
     from sweep.report.adaptive import adaptive
     from sweep.report.analysis import analyse
     from sweep.report.data import load_results
-    from sweep.report.recommend import parse_limits, parse_mix
+    from sweep.report.limits import parse_limits
+    from sweep.report.recommend import parse_mix
     from sweep.report.recommend import recommend as decide
     from sweep.report.text import recommendation_json
 

@@ -10,6 +10,7 @@ from sweep.estimate import Estimate
 from sweep.inventory import HostSpec, ProductionCommands
 from sweep.plan import Launch, Plan
 from sweep.results.status import duration
+from sweep.sglang.secrecy import without_secrets
 from sweep.systemd.outline import outline
 from sweep.unit import RenderedUnit
 from sweep.until import Until
@@ -70,5 +71,5 @@ def command_lines(spec: HostSpec, run_id: str) -> Iterator[str]:
 
 def production_text(spec: HostSpec) -> str:
     if isinstance(spec.production, ProductionCommands):
-        return spec.production.stop
+        return without_secrets(spec.production.stop)
     return ", ".join(spec.production)

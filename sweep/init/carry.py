@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from sweep.errors import InventoryError
-from sweep.init.words import holds_secret, names_secret
+from sweep.sglang.secrecy import holds_secret, names_secret
 from sweep.unit.directives import refusal, user_directives
 from sweep.unit.text import Entry
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from sweep.init.words import Word, is_secret
+from sweep.init.words import Word
+from sweep.sglang.secrecy import is_secret
 
 ENGINES = ("docker", "podman", "nerdctl")
 # Options of `run` without a value; every other one takes the next word unless it holds `=`.

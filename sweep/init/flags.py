@@ -13,11 +13,11 @@ from sweep.init.start import Read
 from sweep.init.words import Word
 from sweep.inventory import FlagValue, Scalar
 from sweep.sglang.flags import REMOVED, canonical, flags, is_speculative
+from sweep.sglang.secrecy import flag_names_secret
 from sweep.sglang.spelling import SECRET, name_problem, value_problem
 
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
 # An abbreviation in many guides that became ambiguous (0.5.23 ends with exit 2).
-_SECRET_FLAG = re.compile(r"(^|-)(api-?key|token|secret|password)$")
 _ONCE_CLEAR = {"speculative-draft": "speculative-draft-model-path"}
 
 _NOT_OURS = {
@@ -97,7 +97,7 @@ def hidden(words: Sequence[Word]) -> tuple[Word, ...]:
 
 
 def _names_secret(flag: str) -> bool:
-    return canonical(flag) in SECRET or bool(_SECRET_FLAG.search(flag))
+    return canonical(flag) in SECRET or flag_names_secret(flag)
 
 
 def _variable(flag: str) -> str:

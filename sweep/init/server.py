@@ -14,8 +14,9 @@ from sweep.init.flags import Flags, hidden, read_flags, with_config_file
 from sweep.init.look import Look, Python
 from sweep.init.read import UnitFacts
 from sweep.init.start import GUESS, Start, understand
-from sweep.init.words import Word, environment_file, expand, is_secret, plain
+from sweep.init.words import Word, environment_file, expand, plain
 from sweep.inventory import FlagValue
+from sweep.sglang.secrecy import is_secret
 from sweep.unit.quoting import environment_assignment
 
 DEFAULT_PORT = 30000  # SGLang's own, 0.4.3 to 0.5.23

@@ -11,7 +11,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sweep.init.words import Word, is_secret
+from sweep.init.words import Word
+from sweep.sglang.secrecy import is_secret
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=(.*)", re.DOTALL)
 _EXPANSION = re.compile(

@@ -9,7 +9,8 @@ from pathlib import PurePosixPath
 
 from sweep.init.container import ENGINES, Container, container
 from sweep.init.shell import commands
-from sweep.init.words import Word, is_secret, plain
+from sweep.init.words import Word, plain
+from sweep.sglang.secrecy import is_secret
 
 # What a file on the host says, by its path; None for no such file, or one that is no text.
 Read = Callable[[str], str | None]

@@ -6,13 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-# Variables and values that hold a secret. TOKENIZERS_PARALLELISM and MAX_TOKENS do not.
-_SECRET_NAME = re.compile(r"TOKEN(?!IZ|S\b|S_)|KEY|SECRET|PASSW|CREDENTIAL")
-_SECRET_VALUE = re.compile(
-    r"://[^/@\s]+:[^/@\s]+@"  # a password in a URL
-    r"|\b(hf_|sk-|ghp_|glpat-|nvapi-|AKIA)[A-Za-z0-9_-]{12,}"
-    r"|\bBearer\s+\S"
-)
+from sweep.sglang.secrecy import holds_secret, is_secret
+
 _BRACED = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$\$")
 _WHOLE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
 
@@ -41,20 +36,6 @@ class Word:
 
 def plain(texts: Iterable[str]) -> tuple[Word, ...]:
     return tuple(map(Word, texts))
-
-
-def names_secret(name: str) -> bool:
-    """Does a variable of this name hold a secret, as far as names go?"""
-    return bool(_SECRET_NAME.search(name.upper()))
-
-
-def holds_secret(text: str) -> bool:
-    """Does a text look as if it held a secret, whatever its name?"""
-    return bool(_SECRET_VALUE.search(text))
-
-
-def is_secret(name: str, value: str) -> bool:
-    return names_secret(name) or holds_secret(value)
 
 
 def expand(argv: Iterable[str], environment: Mapping[str, str]) -> tuple[Word, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sweep.inventory import HostSpec, ProductionCommands
+from sweep.sglang.secrecy import without_secrets
 
 
 def outline(spec: HostSpec, run_id: str) -> Iterator[str]:
@@ -29,7 +30,7 @@ def outline(spec: HostSpec, run_id: str) -> Iterator[str]:
         f"  systemd-run{user} --unit={timer} --on-active={spec.deadman_s:g}s "
         f"/bin/sh {state}/restore.sh   (renewed while the sweep lives)"
     )
-    yield from (f"  {command}" for command in _stop_production(spec, systemctl))
+    yield from (f"  {without_secrets(one)}" for one in _stop_production(spec, systemctl))
     yield "each launch"
     yield f"  write {runtime}/systemd/{scope}/{unit} (above); {systemctl} daemon-reload"
     yield f"  {systemctl} reset-failed {unit}; {systemctl} start {unit}"
@@ -40,7 +41,7 @@ def outline(spec: HostSpec, run_id: str) -> Iterator[str]:
     yield f"  POST /abort_request; {systemctl} stop {unit}; wait until all is free"
     yield "at the end, in any case"
     yield f"  systemd-run{user} --unit={timer} /bin/sh {state}/restore.sh"
-    yield from (f"  {command}" for command in _start_production(spec, systemctl))
+    yield from (f"  {without_secrets(one)}" for one in _start_production(spec, systemctl))
     yield f"  rm -r {state} {kept} {work}; rm {runtime}/sweep/lock {runtime}/systemd/{scope}/{unit}"
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sweep.errors import HostError
+from sweep.sglang.redact import redact_text
 from sweep.systemd.deadman import restore_properties
 from sweep.systemd.health import Health
 from sweep.systemd.keeping import forget, recall
@@ -207,7 +208,7 @@ echo @@restored; cat {quote(paths.run)}/restored 2>/dev/null
 
     def _tail(self, unit: str, *matches: str) -> str:
         words = f"{self._site.journalctl} -n 5 -o cat --all -u {quote(unit, *matches)}"
-        lines = text(self._site.run(words).stdout)
+        lines = text(redact_text(self._site.run(words).stdout))
         return f"{unit}: " + lines.replace("\n", f"\n{unit}: ") if lines else ""
 
     def _tidy(self) -> str:

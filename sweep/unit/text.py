@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterator, Sequence
 
 from sweep.errors import InventoryError
+from sweep.sglang.secrecy import without_secrets
 from sweep.unit.directives import refusal
 from sweep.unit.quoting import BLANK
 
@@ -57,10 +58,9 @@ def check_relied_on(text: str, needed: Sequence[Entry], template: str) -> None:
 
 
 def unit_diff(old: str, new: str, old_name: str, new_name: str) -> str:
-    """A unified diff of two units' texts; empty when they are the same."""
-    lines = difflib.unified_diff(
-        old.rstrip("\n").split("\n"), new.rstrip("\n").split("\n"), old_name, new_name, lineterm=""
-    )
+    """A unified diff of two units' texts, secrets masked; empty when the rest is the same."""
+    before, after = (without_secrets(text).rstrip("\n").split("\n") for text in (old, new))
+    lines = difflib.unified_diff(before, after, old_name, new_name, lineterm="")
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -147,6 +147,12 @@ GOOD_SERVER: dict[str, str] = {
             "problem",
             "port: 30900 is taken by pid 812 of vllm.service: bob python3 -m vllm",
         ),
+        (
+            {"port": "812\tvllm.service\tbob vllm --api-key sk-1 --port 30900"},
+            {},
+            "problem",
+            "port: 30900 is taken by pid 812 of vllm.service: bob vllm --api-key [redacted] --port",
+        ),
         ({"port": "?\t\t"}, {}, "problem", "port: 30900 is taken by pid ?"),
         ({}, {"port": 40000}, "warning", "port: 40000 is free now, but any outgoing connection"),
     ],

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sweep.init.words import Word, environment_file, expand, holds_secret, names_secret
+from sweep.init.words import Word, environment_file, expand
+from sweep.sglang.secrecy import holds_secret, names_secret
 from sweep.unit.quoting import environment_file_line
 
 ENVIRONMENT = {"A": "one two", "B": "b", "EMPTY": "", "API_KEY": "hunter2"}

@@ -36,3 +36,15 @@ def test_diff() -> None:
         "--- sglang.service\n+++ l-01\n@@ -1,3 +1,3 @@\n [Service]\n A=1\n-B=2\n+B=3\n"
     )
     assert unit_diff(old, old, "a", "b") == ""
+
+
+def test_a_diff_can_be_shown_to_anybody() -> None:
+    old = "[Service]\nEnvironment=HF_TOKEN=abc\nExecStart=/bin/s --api-key sk-1 --tp 2\n"
+    new = "[Service]\nExecStart=/bin/s --api-key other --tp 4\n"
+    assert unit_diff(old, new, "a", "b").split("\n")[3:-1] == [
+        " [Service]",
+        "-Environment=HF_TOKEN=[redacted]",
+        "-ExecStart=/bin/s --api-key [redacted] --tp 2",
+        "+ExecStart=/bin/s --api-key [redacted] --tp 4",
+    ]
+    assert unit_diff("K_TOKEN=1", "K_TOKEN=2", "a", "b") == ""
