@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -50,6 +50,9 @@ def recommend(
 ) -> None:  # fmt: skip
     """Best steps per concurrency with interval and runner-up, one value for a mix, what to paste.
 
+    First the answer in three lines, then what to paste, then the reasons. Under --slo everything
+    that breaks a limit counts as if it had not been measured.
+
     Writes recommended.service (for a run) and adaptive.json (for SGLang's
     --speculative-adaptive-config) beside the results.
     """
@@ -92,42 +95,48 @@ class Answer:
         from sweep.report.paste import paste_for
 
         pasted = paste_for(self.source, self.found.group, self.found.steps, options.templates)
-        if spoken:
-            self._say(pasted)
         files = {}
         if pasted is not None:
             files["recommended.service"] = pasted.service
         if self.schedule.text is not None:
             files["adaptive.json"] = self.schedule.text
         place = output or (self.source.path if self.source.kind == "run" else None)
+        if spoken:
+            self._say(pasted, written=place is not None)
         if place is None:
-            if spoken and self.schedule.text is not None:
-                click.echo(f"adaptive.json:\n{self.schedule.text}", nl=False)
             return
         for name, text in files.items():
             options.say(f"wrote {self._write(place, self._named(name), text)}")
 
-    def _say(self, pasted: Pasted | None) -> None:
-        from sweep.report.paste import flags_alone
-        from sweep.report.text import recommendation_lines
+    def _say(self, pasted: Pasted | None, *, written: bool) -> None:
+        """The answer, what to paste, the reasons: in the order in which they are needed."""
+        from sweep.report.text import answer_lines, reason_lines
 
-        for line in recommendation_lines(self.found, several=self.several):
+        head = [f"{self.found.group.label}:"] if self.several else []
+        paste = list(self._to_paste(pasted, written=written))
+        notes = [f"note: adaptive.json: {note}" for note in self.schedule.notes]
+        reasons = ["", "why:", *reason_lines(self.found), *(notes if paste else [])]
+        for line in (*head, *answer_lines(self.found), *paste, *reasons):
             click.echo(line)
+
+    def _to_paste(self, pasted: Pasted | None, *, written: bool) -> Iterator[str]:
+        from sweep.report.paste import flags_alone
+
         steps = self.found.steps
         if steps is None:
             return
         if pasted is not None:
-            click.echo(f"\nsteps={steps} as a command line:\n{pasted.command}")
-            for note in pasted.notes:
-                click.echo(f"note: {note}")
+            yield f"\nsteps={steps} as a command line:\n{pasted.command}"
+            yield from (f"note: {note}" for note in pasted.notes)
         else:
             flags = flags_alone(steps, self.found.conditions.topk) or "no --speculative flag at all"
-            click.echo(f"\nsteps={steps} as flags: {flags}")
-        if self.schedule.text is not None:
-            flags = " ".join(self.schedule.flags("adaptive.json"))
-            click.echo(f"by batch size, SGLang 0.5.11 or newer: {flags}")
-        for note in self.schedule.notes:
-            click.echo(f"note: adaptive.json: {note}")
+            yield f"\nsteps={steps} as flags: {flags}"
+        if self.schedule.text is None:
+            return
+        flags = " ".join(self.schedule.flags("adaptive.json"))
+        yield f"by batch size, SGLang 0.5.11 or newer: {flags}"
+        if not written:
+            yield f"adaptive.json:\n{self.schedule.text.rstrip()}"
 
     def _named(self, name: str) -> str:
         """Several settings of one run keep their files apart."""

@@ -11,13 +11,14 @@ import numpy as np
 import pandas as pd
 
 from sweep.report import why
+from sweep.report.choosing import with_choice
 from sweep.report.data import METRICS, STEPS, Results, Source
-from sweep.report.effects import choose, effects, peaks, point_interval
+from sweep.report.effects import effects, point_interval
 from sweep.report.estimates import Estimate, Fit
 from sweep.report.facts import Facts, gather
 from sweep.report.groups import Setting, labels, settings
 from sweep.report.noise import fit
-from sweep.report.notes import notes, repeat_command
+from sweep.report.notes import notes, repeating
 from sweep.report.summary import Analysis, Capacity, Cell, Effect, Group, Load, Metric
 
 _FITTED = ("steps", "load", "concurrency", "start", "hours", "y")
@@ -47,10 +48,10 @@ def _group(group_id: str, label: str, setting: Setting, source: Source) -> Group
     ]
     group = Group(
         group_id, source.id, label, setting.conditions, baseline, steps, tuple(loads), admitted,
-        fitted.noise, fitted.drift, (), (), None, _launches(trials), fitted,
+        fitted.noise, fitted.drift, (), (), repeating(source), _launches(trials), fitted,
     )  # fmt: skip
     group = why.with_reasons(group)
-    return notes(group, source, trials, repeat_command(group, source))
+    return notes(group, source, trials)
 
 
 def _launches(trials: pd.DataFrame) -> dict[int, str]:
@@ -134,34 +135,16 @@ def _load(part: _Part, steps: Sequence[int], baseline: int | None) -> Load:
     there = [point.steps for point in points]
     base = baseline if baseline in there else next(iter(there), None)
     cells = tuple(_cells(part, {} if base is None else effects(part.fit, points, base)))
-    capped = {cell.steps for cell in cells if cell.capped}
-    free = [point for point in points if point.steps not in capped]
-    choice = choose(part.fit, points) if points else None
     known = {one for facts in part.facts.values() for one in facts.concurrencies}
-    return Load(
+    load = Load(
         load=part.load,
         concurrency=next(iter(known)) if len(known) == 1 else None,
         metric=part.metric,
         cells=cells,
         baseline=base,
-        highest=choice.highest if choice else None,
-        best=choice.best if choice else None,
-        ties=choice.ties if choice else (),
-        as_good=choice.as_good if choice else (),
-        runner_up=_runner_up(part.fit, points, choice.best) if choice else None,
-        peaks=peaks(part.fit, points),
-        best_uncapped=choose(part.fit, free).best if free else None,
         unmeasured=tuple(one for one in steps if one not in there),
-        decided=part.fit.noise.measured and choice is not None and len(choice.ties) == 1,
-        shares=(),
-        limited_by=None,
-        why=(),
     )
-
-
-def _runner_up(fitted: Fit, points: Sequence[Estimate], best: int) -> Effect | None:
-    against = effects(fitted, points, best)
-    return max(against.values(), key=lambda effect: effect.change, default=None)
+    return with_choice(part.fit, load)
 
 
 def _cells(part: _Part, changes: Mapping[int, Effect]) -> Iterator[Cell]:

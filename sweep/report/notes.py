@@ -1,4 +1,4 @@
-"""What a reader must know before the numbers, and the command that would decide. Pure."""
+"""What a reader must know before the numbers, and how to measure some again. Pure."""
 
 from __future__ import annotations
 
@@ -9,20 +9,18 @@ import pandas as pd
 
 from sweep.benchmarks import remark
 from sweep.report.data import Source
-from sweep.report.summary import Group, Load, percent
+from sweep.report.summary import Group, percent
 from sweep.verdicts import FLAG_MEANINGS
 
 # What each word in the column `flags` means for whoever reads the number.
 FLAG_TEXTS = FLAG_MEANINGS
-# Repeats that settle a comparison, when there were none.
-WANTED_TRIALS = 3
 
 
-def notes(group: Group, source: Source, trials: pd.DataFrame, command: str | None) -> Group:
-    """The group with its notes and the command that would decide what is open."""
-    said = [*_state(source), *_noise(group, command), *_drift(group), *_mixed(trials)]
+def notes(group: Group, source: Source, trials: pd.DataFrame) -> Group:
+    """The group with its notes."""
+    said = [*_state(source), *_noise(group), *_drift(group), *_mixed(trials)]
     said += [*_workloads(trials), *_flags(trials), *_failures(group), *source.left_out]
-    return replace(group, notes=tuple(said), repeat_command=command)
+    return replace(group, notes=tuple(said))
 
 
 def _state(source: Source) -> Iterator[str]:
@@ -34,15 +32,14 @@ def _state(source: Source) -> Iterator[str]:
         )
 
 
-def _noise(group: Group, command: str | None) -> Iterator[str]:
+def _noise(group: Group) -> Iterator[str]:
     noise = group.noise
     if not any(load.cells for load in group.loads):
         return
     if not noise.measured:
-        repeat = f"; to decide: {command}" if command else ""
         yield (
-            f"nothing was measured twice, so nothing here is called a gain: intervals assume "
-            f"{noise.sigma:.0%} noise{repeat}"
+            "nothing was measured twice, so nothing here is called a gain: intervals assume "
+            f"{noise.sigma:.0%} noise"
         )
         return
     yield noise.text()
@@ -99,24 +96,8 @@ def _failures(group: Group) -> Iterator[str]:
         yield f"{kind}: no value for {', '.join(where[:6])}{more}"
 
 
-def repeat_command(group: Group, source: Source) -> str | None:
-    """The command that measures again what is not decided; None where all is."""
-    open_steps = sorted({steps for load in group.loads for steps in _open(load)})
-    if not open_steps:
-        return None
-    most = max((cell.n for load in group.loads for cell in load.cells), default=0)
-    only = ",".join(map(str, open_steps))
-    trials = max(WANTED_TRIALS, most + 2)
+def repeating(source: Source) -> str:
+    """How the command begins that measures some steps again: of this run, or in a new one."""
     if source.kind == "run":
-        return f"sweep resume {source.id} --only steps={only} --trials {trials}"
-    return f"sweep run --steps {only} --trials {trials}"
-
-
-def _open(load: Load) -> set[int]:
-    """The steps whose order at this load is open: best, its ties, and what is next to them."""
-    if load.best is None or load.decided or load.highest is None:
-        return set()
-    found = {load.best, load.highest}
-    if load.runner_up is not None and load.runner_up.steps in load.ties:
-        found.add(load.runner_up.steps)
-    return found if len(found) > 1 else set()
+        return f"sweep resume {source.id} --only steps="
+    return "sweep run NAME --steps "

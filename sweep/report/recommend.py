@@ -11,17 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sweep.errors import UsageError
-from sweep.report.effects import AS_GOOD, AS_GOOD_GUESSED, choose, difference_of, effects
-from sweep.report.estimates import Estimate, odds
-from sweep.report.summary import Cell, Conditions, Effect, Group, Interval, Load, Metric
-from sweep.rows import COLUMNS
+from sweep.report.effects import AS_GOOD, AS_GOOD_GUESSED, difference_of
+from sweep.report.estimates import odds
+from sweep.report.limits import Limits, within
+from sweep.report.summary import Conditions, Effect, Group, Interval, Load, Metric
 
 # A traffic mix: the share of each load, adding up to 1.
 Mix = Mapping[str, float]
-# Columns of results.csv and what they may reach at most.
-Limits = Mapping[str, float]
-
-_LIMITABLE = tuple(name for name in COLUMNS if "_ms_" in name and not name.startswith("client"))
 
 
 @dataclass(frozen=True)
@@ -66,7 +62,10 @@ class Compromise:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """What to use under the conditions that were measured. `notes` are the group's."""
+    """What to use under the conditions that were measured.
+
+    `group`: of the points that keep the limits. `notes` are the group's.
+    """
 
     group: Group
     conditions: Conditions
@@ -95,11 +94,9 @@ def recommend(
         UsageError: the mix names a load that was not measured, or a limit no column of results.
     """
     limits = limits or {}
-    if unknown := [name for name in limits if name not in _LIMITABLE]:
-        raise UsageError(
-            f"--slo {unknown[0]}: no such limit; there are {', '.join(map(_spoken, _LIMITABLE))}"
-        )
-    picks = tuple(_pick(group, load, limits) for load in group.loads)
+    kept = within(group, limits)
+    group = kept.group
+    picks = tuple(_pick(load, kept.said.get(load.load, ())) for load in group.loads)
     measured = [pick.load for pick in picks if pick.steps is not None]
     if mix and (missing := [load for load in mix if load not in measured]):
         raise UsageError(
@@ -107,7 +104,7 @@ def recommend(
             f"{', '.join(measured) or 'none'}"
         )
     shares = _shares(mix or dict.fromkeys(measured, 1.0))
-    compromise = _compromise(group, shares, limits) if shares else None
+    compromise = _compromise(group, shares, limited=bool(limits)) if shares else None
     return Recommendation(group, group.conditions, picks, limits, compromise, group.notes)
 
 
@@ -132,93 +129,26 @@ def parse_mix(text: str) -> Mix:
     return found
 
 
-def parse_limits(text: str) -> Limits:
-    """`ttft_p99_ms=500,tpot_p99_ms=20` as columns of results.csv (`ttft_ms_p99`) and limits.
-
-    Raises:
-        ValueError: not of that form.
-    """
-    found: dict[str, float] = {}
-    for part in text.split(","):
-        name, _, limit = (word.strip() for word in part.partition("="))
-        try:
-            number = float(limit)
-        except ValueError as error:
-            raise ValueError(
-                f"{part.strip()!r} is not NAME=LIMIT, such as ttft_p99_ms=500"
-            ) from error
-        if not number > 0:
-            raise ValueError(f"{part.strip()!r} is not NAME=LIMIT with a limit above 0")
-        found[_column(name)] = number
-    return found
-
-
-def _column(name: str) -> str:
-    """`ttft_p99_ms` and `ttft_ms_p99` are the same column."""
-    parts = name.split("_")
-    if parts[-1] == "ms" and len(parts) > 2:
-        return "_".join((*parts[:-2], "ms", parts[-2]))
-    return name
-
-
-def _spoken(column: str) -> str:
-    head, _, tail = column.rpartition("_ms_")
-    return f"{head}_{tail}_ms"
-
-
 # -- per load -------------------------------------------------------------------------------------
 
 
-def _pick(group: Group, load: Load, limits: Limits) -> Pick:
-    allowed, why = _allowed(load, limits)
-    points = [one for one in group.fit.points.get(load.load, ()) if one.steps in allowed]
-    choice = choose(group.fit, points) if points else None
-    best = choice.best if choice else None
-    ties = choice.ties if choice else ()
-    cell = load.cell(best)
+def _pick(load: Load, said: Sequence[str]) -> Pick:
+    cell = load.cell(load.best)
     return Pick(
         load=load.load,
         concurrency=load.concurrency,
-        steps=best,
+        steps=load.best,
         metric=load.metric,
         mean=cell.mean if cell else None,
         interval=cell.interval if cell else None,
-        runner_up=_runner_up(group, points, best),
-        ties=ties,
-        as_good=choice.as_good if choice else (),
-        sure=best is not None and group.noise.measured and len(ties) == 1,
+        runner_up=load.runner_up,
+        ties=load.ties,
+        as_good=load.as_good,
+        sure=load.decided,
         capped=cell is not None and cell.capped,
         free=load.best_uncapped,
-        why=(*why, *load.why),
+        why=(*said, *load.why),
     )
-
-
-def _allowed(load: Load, limits: Limits) -> tuple[list[int], list[str]]:
-    """The steps that keep every limit, and what is to be said of the others."""
-    allowed, said = [], []
-    for cell in load.cells:
-        if not cell.ok or cell.mean is None:
-            continue
-        broken = [_broken(cell, name, limit) for name, limit in limits.items()]
-        told = [text for text in broken if text]
-        if told:
-            said.append(f"steps={cell.steps} is out: {', '.join(told)}")
-        else:
-            allowed.append(cell.steps)
-    return allowed, said
-
-
-def _broken(cell: Cell, column: str, limit: float) -> str | None:
-    value = cell.numbers.get(column)
-    if value is None:
-        return f"{_spoken(column)} was not measured"
-    return f"{_spoken(column)} {value:.1f} is above {limit:g}" if value > limit else None
-
-
-def _runner_up(group: Group, points: Sequence[Estimate], best: int | None) -> Effect | None:
-    """The next highest mean of these points, against the best."""
-    against = effects(group.fit, points, best) if best is not None else {}
-    return max(against.values(), key=lambda effect: effect.change, default=None)
 
 
 # -- for a mix ------------------------------------------------------------------------------------
@@ -229,15 +159,15 @@ def _shares(mix: Mix) -> Mix:
     return {load: share / whole for load, share in mix.items()}
 
 
-def _compromise(group: Group, mix: Mix, limits: Limits) -> Compromise | None:
+def _compromise(group: Group, mix: Mix, *, limited: bool) -> Compromise | None:
     """The steps that give away the least; fewer steps where that is about as good."""
     loads = {load.load: load for load in group.loads if load.load in mix}
     losses: dict[int, dict[str, float]] = {}
     left_out = []
     for steps in group.steps:
-        lacking = [load.label for load in loads.values() if steps not in _allowed(load, limits)[0]]
+        lacking = [load.label for load in loads.values() if not _has(load, steps)]
         if lacking:
-            value = "no value within the limits" if limits else "no value"
+            value = "no value within the limits" if limited else "no value"
             left_out.append(f"steps={steps} has {value} at {', '.join(lacking)}")
         else:
             losses[steps] = {name: _loss(load, steps) for name, load in loads.items()}
@@ -252,6 +182,11 @@ def _compromise(group: Group, mix: Mix, limits: Limits) -> Compromise | None:
     )
     kept = sum(mix[name] * math.log(1 - loss) for name, loss in losses[best].items())
     return Compromise(best, mix, 1 - math.exp(kept), losses[best], tuple(left_out))
+
+
+def _has(load: Load, steps: int) -> bool:
+    cell = load.cell(steps)
+    return cell is not None and cell.ok and cell.mean is not None
 
 
 def _loss(load: Load, steps: int) -> float:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 Metric = Literal["agg_tok_s", "per_req_tok_s"]
 Verdict = Literal["gain", "loss", "tie", "undecided"]
+# Repeats that settle a comparison, when there were none.
+WANTED_TRIALS = 3
 
 
 @dataclass(frozen=True)
@@ -187,22 +189,37 @@ class Load:
     metric: Metric
     cells: tuple[Cell, ...]
     baseline: int | None
-    highest: int | None
-    best: int | None
-    ties: tuple[int, ...]
-    as_good: tuple[int, ...]
-    runner_up: Effect | None
-    peaks: tuple[int, ...]
-    best_uncapped: int | None
     unmeasured: tuple[int, ...]
-    decided: bool
-    shares: tuple[Share, ...]
-    limited_by: Literal["compute", "admission"] | None
-    why: tuple[str, ...]
+    highest: int | None = None
+    best: int | None = None
+    ties: tuple[int, ...] = ()
+    as_good: tuple[int, ...] = ()
+    runner_up: Effect | None = None
+    peaks: tuple[int, ...] = ()
+    best_uncapped: int | None = None
+    decided: bool = False
+    shares: tuple[Share, ...] = ()
+    limited_by: Literal["compute", "admission"] | None = None
+    why: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
         return f"C={self.load}"
+
+    @property
+    def rivals(self) -> tuple[int, ...]:
+        """What cannot be told from `best`."""
+        return tuple(steps for steps in self.ties if steps != self.best)
+
+    @property
+    def open(self) -> frozenset[int]:
+        """The steps whose order is open: best, highest, and what is next to them."""
+        if self.best is None or self.decided or self.highest is None:
+            return frozenset()
+        found = {self.best, self.highest}
+        if self.runner_up is not None and self.runner_up.steps in self.ties:
+            found.add(self.runner_up.steps)
+        return frozenset(found if len(found) > 1 else ())
 
     def cell(self, steps: int | None) -> Cell | None:
         return next((cell for cell in self.cells if cell.steps == steps), None)
@@ -238,7 +255,7 @@ class Group:
 
     `source` is the `Source.id` it is from. `baseline`: steps 0 where it was measured, else the
     lowest. `notes`: what a reader must know before the numbers, `why`: what a step costs the server
-    at every load; one sentence each. `repeat_command`: what would decide what is open.
+    at every load; one sentence each. `repeating`: how a command begins that measures again.
     `launches`: the launch of each steps, for runs. `fit`: what comparisons are made from.
     """
 
@@ -254,9 +271,19 @@ class Group:
     drift: Drift | None
     why: tuple[str, ...]
     notes: tuple[str, ...]
-    repeat_command: str | None
+    repeating: str
     launches: Mapping[int, str]
     fit: Fit = field(repr=False, compare=False)
+
+    @property
+    def repeat_command(self) -> str | None:
+        """The command that measures again what is not decided; None where all is."""
+        steps = sorted({one for load in self.loads for one in load.open})
+        if not steps:
+            return None
+        most = max((cell.n for load in self.loads for cell in load.cells), default=0)
+        only = ",".join(map(str, steps))
+        return f"{self.repeating}{only} --trials {max(WANTED_TRIALS, most + 2)}"
 
     def capacity(self, steps: int) -> Capacity | None:
         return next((one for one in self.capacities if one.steps == steps), None)

@@ -7,7 +7,8 @@ from typing import Any
 
 from sweep.report.adaptive import Adaptive
 from sweep.report.compare import Change, Comparison
-from sweep.report.recommend import Compromise, Pick, Recommendation
+from sweep.report.limits import spoken
+from sweep.report.recommend import Pick, Recommendation
 from sweep.report.summary import Effect, Interval, percent
 
 _UNITS = {"agg_tok_s": "tok/s", "per_req_tok_s": "tok/s per request"}
@@ -16,16 +17,57 @@ _UNITS = {"agg_tok_s": "tok/s", "per_req_tok_s": "tok/s per request"}
 # -- recommend ------------------------------------------------------------------------------------
 
 
-def recommendation_lines(found: Recommendation, *, several: bool = False) -> Iterator[str]:
-    """What to use, how sure that is, and under which conditions; the answer first."""
-    if several:
-        yield f"{found.group.label}:"
-    if not any(pick.steps is not None for pick in found.picks):
-        yield "nothing was measured yet"
+def answer_lines(found: Recommendation) -> Iterator[str]:
+    """What to use, in three lines: one value for all, the best of each load, how sure that is."""
+    limits = ", ".join(f"{spoken(name)}={limit:g}" for name, limit in found.limits.items())
+    if found.steps is None:
+        yield f"nothing measured keeps {limits}" if limits else "nothing was measured yet"
+        return
+    within = f" within {limits}" if limits else ""
+    yield f"use steps={found.steps}{within}: {_merit(found)}"
+    best = ", ".join(
+        f"C={pick.load} {'none' if pick.steps is None else f'steps={pick.steps}'}"
+        for pick in found.picks
+    )
+    yield f"best of each load: {best}"
+    yield f"how sure: {_sureness(found)}"
+
+
+def _merit(found: Recommendation) -> str:
+    one = found.compromise
+    if one is None:
+        return "no one value was measured at every load; this is the best of the first"
+    if len(one.mix) == 1:
+        return f"the best for C={next(iter(one.mix))}"
+    alike = len(set(one.mix.values())) == 1
+    mix = ", ".join(f"{share:.0%} at C={load}" for load, share in one.mix.items())
+    traffic = "every load alike" if alike else mix
+    return f"one value for {traffic}, {one.loss:.1%} behind the best of each"
+
+
+def _sureness(found: Recommendation) -> str:
+    loads = [load for load in found.group.loads if load.best is not None]
+    open_ = [
+        f"{load.label} steps={load.best} from {','.join(map(str, load.rivals))}"
+        for load in loads
+        if load.rivals
+    ]
+    said = [f"not told apart are {'; '.join(open_)}"] if open_ else []
+    if not found.group.noise.measured:
+        said.append(f"nothing was measured twice, {found.group.noise.sigma:.0%} noise is assumed")
+    elif not open_:
+        said.append("every best one is ahead beyond the noise")
+    command = found.group.repeat_command
+    return "; ".join([*said, *([f"to decide: {command}"] if command else [])])
+
+
+def reason_lines(found: Recommendation) -> Iterator[str]:
+    """Every load with its interval and its runner-up, why, and under which conditions."""
     for pick in found.picks:
         yield from _pick_lines(pick)
-    if found.compromise:
-        yield from _compromise_lines(found.compromise)
+    if found.compromise and found.compromise.left_out:
+        yield "no one value for all:"
+        yield from (f"    {reason}" for reason in found.compromise.left_out)
     for note in (*found.group.why, *found.notes):
         yield f"note: {note}"
     known = ", ".join(f"{name} {value}" for name, value in found.conditions.lines())
@@ -64,13 +106,6 @@ def _span(interval: Interval) -> str:
     return f"{percent(interval.low)} to {percent(interval.high)}"
 
 
-def _compromise_lines(found: Compromise) -> Iterator[str]:
-    mix = ", ".join(f"{share:.0%} at C={load}" for load, share in found.mix.items())
-    yield f"one value for {mix}: steps={found.steps}, {found.loss:.1%} behind the best of each"
-    for reason in found.left_out:
-        yield f"    {reason}"
-
-
 def recommendation_json(found: Recommendation, schedule: Adaptive) -> dict[str, Any]:
     """The same as JSON values; None is unknown."""
     compromise = found.compromise
@@ -107,6 +142,7 @@ def _pick_json(pick: Pick) -> dict[str, Any]:
         "interval": _pair(pick.interval),
         "runner_up": _effect_json(pick.runner_up),
         "ties": list(pick.ties),
+        "as_good": list(pick.as_good),
         "sure": pick.sure,
         "capped": pick.capped,
         "best_without_queueing": pick.free,

@@ -26,8 +26,14 @@ def tables(tmp_path: Path) -> Path:
 def test_recommend_says_what_to_use_and_writes_where_it_is_told(tmp_path: Path) -> None:
     shown = sweep("recommend", str(PUBLISHED), "-o", "answer", cwd=tmp_path)
     assert shown.returncode == 0, shown.stderr
-    assert "C=1: steps=4, 277.4 tok/s per request" in shown.stdout
-    assert "C=64: steps=3" in shown.stdout
+    answer, paste, why = shown.stdout.split("\n\n")
+    assert answer.splitlines()[:2] == [
+        "use steps=4: one value for every load alike, 2.7% behind the best of each",
+        "best of each load: C=1 steps=4, C=4 steps=4, C=16 steps=3, C=32 steps=4, C=64 steps=3",
+    ]
+    assert len(answer.splitlines()) == 3
+    assert paste.startswith("steps=4 as flags: ")
+    assert why.startswith("why:\nC=1: steps=4, 277.4 tok/s per request")
     assert "this holds for: conditions that the table does not say" in shown.stdout
     assert "steps=4 as flags: --speculative-num-steps 4 --speculative-eagle-topk 1" in shown.stdout
     schedule = json.loads((tmp_path / "answer" / "adaptive.json").read_text())
@@ -37,7 +43,7 @@ def test_recommend_says_what_to_use_and_writes_where_it_is_told(tmp_path: Path) 
 
 def test_recommend_writes_beside_a_table_only_when_asked(tables: Path) -> None:
     shown = sweep("recommend", "before.csv", "--mix", "1:0.7,16:0.3", cwd=tables)
-    assert "one value for 70% at C=1, 30% at C=16: steps=2" in shown.stdout
+    assert "use steps=2: one value for 70% at C=1, 30% at C=16" in shown.stdout
     assert "adaptive.json:\n{" in shown.stdout
     assert sorted(path.suffix for path in tables.iterdir()) == [".csv"] * 3
 

@@ -11,10 +11,11 @@ from sweep.errors import UsageError
 from sweep.inventory import HostSpec
 from sweep.plan import Launch, ServerConfig
 from sweep.report.adaptive import adaptive
+from sweep.report.limits import parse_limits
 from sweep.report.paste import flags_alone, pasted
-from sweep.report.recommend import parse_limits, parse_mix, recommend
+from sweep.report.recommend import parse_mix, recommend
 from sweep.report.summary import Group
-from sweep.report.text import recommendation_json, recommendation_lines
+from sweep.report.text import answer_lines, reason_lines, recommendation_json
 from sweep.unit import Templates
 from tests.report.made import group_of, shadowed, table
 
@@ -57,15 +58,72 @@ def test_a_limit_leaves_out_what_breaks_it() -> None:
     assert pick.runner_up.steps == 1, "what is out is no runner-up"
     assert "steps=4 is out: ttft_p99_ms 400.0 is above 250" in pick.why
     assert found.steps == 2
-    nothing = recommend(group_of(frame[frame["steps"] > 2]), limits={"ttft_ms_p99": 250.0})
+    assert next(answer_lines(found)) == "use steps=2 within ttft_p99_ms=250: the best for C=1"
+
+
+def test_what_a_limit_excludes_is_proposed_nowhere() -> None:
+    """Ties, rivals, reasons and the command that would decide are of what keeps the limits."""
+    frame = shadowed(table({0: 100, 1: 150, 2: 200, 3: 220}, trials=1), 2, 4, 0.2)
+    frame["ttft_ms_p99"] = frame["steps"] * 100.0
+    group = group_of(frame)
+    assert group.repeat_command == "sweep run NAME --steps 3,4 --trials 3"
+    found = recommend(group, limits={"ttft_ms_p99": 250.0})
+    assert found.group.repeat_command is None, "2 is far ahead of 1, and there is nothing else"
+    assert [pick.ties for pick in found.picks] == [(2,), (2,)]
+    assert [pick.free for pick in found.picks] == [2, 2]
+    assert found.compromise is not None
+    assert found.compromise.loss == 0, "against the best that keeps the limit"
+    text = "\n".join([*answer_lines(found), *reason_lines(found)])
+    told = [line for line in text.splitlines() if "steps=4" in line or "steps=3" in line]
+    assert told
+    assert all("is out" in line or "no value within the limits" in line for line in told)
+
+
+def test_nothing_that_keeps_a_limit_is_said_in_few_words() -> None:
+    frame = table(ALONE, loads=(1,))
+    frame["ttft_ms_p99"] = 400.0
+    nothing = recommend(group_of(frame), limits={"ttft_ms_p99": 250.0})
     assert nothing.steps is None
-    assert "C=1: nothing to recommend" in list(recommendation_lines(nothing))
+    assert list(answer_lines(nothing)) == ["nothing measured keeps ttft_p99_ms=250"]
+    assert list(reason_lines(nothing))[:3] == [
+        "C=1: nothing to recommend",
+        "    steps=0,1,2,3,4 are out: ttft_p99_ms 400.0 is above 250",
+        "note: " + nothing.notes[0],
+    ]
+
+
+@pytest.mark.parametrize(("column", "requests", "few"), [
+    ("ttft_ms_p99", 4, True), ("ttft_ms_p99", 100, False), ("e2e_ms_p90", 9, True),
+    ("e2e_ms_p90", 10, False), ("itl_ms_p99", 4, False), ("ttft_ms_mean", 4, False),
+])  # fmt: skip
+def test_a_percentile_of_few_requests_is_called_so(column: str, requests: int, few: bool) -> None:
+    frame = table(ALONE, loads=(1,), requests_ok=requests)
+    frame[column] = frame["steps"] * 100.0 + 1
+    (pick,) = recommend(group_of(frame), limits={column: 250.0}).picks
+    assert pick.steps == 2
+    out, *_ = pick.why
+    assert (f"301.0 (of {requests} requests) is above 250" in out) is few
+    assert any(f"is of {requests} requests a trial" in one for one in pick.why) is few
+
+
+def test_the_answer_is_three_lines() -> None:
+    assert list(answer_lines(recommend(two_loads(), mix={"1": 0.2, "16": 0.8}))) == [
+        "use steps=2: one value for 20% at C=1, 80% at C=16, 5.0% behind the best of each",
+        "best of each load: C=1 steps=4, C=16 steps=2",
+        "how sure: every best one is ahead beyond the noise",
+    ]
+    once = table({0: 100, 3: 200.0}, trials=1, loads=(1,))
+    tied = recommend(group_of(shadowed(once, 3, 4, 0.001)))
+    assert list(answer_lines(tied))[2] == (
+        "how sure: not told apart are C=1 steps=3 from 4; nothing was measured twice, 3% noise is "
+        "assumed; to decide: sweep run NAME --steps 3,4 --trials 3"
+    )
 
 
 def test_what_was_not_measured_keeps_no_limit() -> None:
     (pick,) = recommend(group_of(table(ALONE, loads=(1,))), limits={"tpot_ms_p99": 20.0}).picks
     assert pick.steps is None
-    assert "steps=4 is out: tpot_p99_ms was not measured" in pick.why
+    assert pick.why == ("steps=0,1,2,3,4 are out: tpot_p99_ms was not measured",)
 
 
 def test_a_mix_or_limit_that_cannot_be_meant_is_refused() -> None:
@@ -101,7 +159,7 @@ def test_limits_go_by_either_name() -> None:
 def test_the_conditions_and_the_noise_are_said() -> None:
     frame = table(ALONE, model="/models/m", gpu="8x H100", workload="chat", temperature=0.7,
                   sglang_version="0.5.23")  # fmt: skip
-    lines = list(recommendation_lines(recommend(group_of(frame))))
+    lines = list(reason_lines(recommend(group_of(frame))))
     assert lines[-1] == (
         "this holds for: model /models/m, GPU 8x H100, SGLang 0.5.23, workload chat, "
         "temperature 0.7"
