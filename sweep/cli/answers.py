@@ -162,7 +162,8 @@ class Answer:
 @click.argument("before", metavar="A")
 @click.argument("after", metavar="B")
 @click.option("--fail-on-regression", "limit", metavar="PERCENT",
-              help="Exit 1 if a point lost this much beyond the noise, or broke.")  # fmt: skip
+              help="Exit 1 if a point lost this much beyond the noise, failed, or is "
+              "not in B.")  # fmt: skip
 @format_option
 @runs_dir_option
 @pass_options
@@ -172,13 +173,14 @@ def compare(
     """Two runs (or CSV files) point by point: which changes clear the noise of both, what differs.
 
     Gates an upgrade: --fail-on-regression 3% ends with exit status 1 where a point of B is at least
-    3 % slower than in A and the interval of the change lies below 0, or where it failed.
+    3 % slower than in A and the interval of the change lies below 0, where it failed, and where B
+    does not have it. Where nothing was measured twice the noise is assumed, and the gate says so.
     """
     from sweep.cli.differences import settings_apart
     from sweep.report.analysis import analyse
     from sweep.report.compare import compare as held_against
     from sweep.report.data import load_results
-    from sweep.report.text import comparison_json, comparison_lines
+    from sweep.report.text import comparison_json, comparison_lines, gate_lines, passed_line
 
     allowed = _parsed("--fail-on-regression", parse_percent, limit)
     paths = input_paths([before, after], runs_dir)
@@ -196,10 +198,9 @@ def compare(
             click.echo(line)
     if allowed is None:
         return 0
-    bad = found.regressions(allowed)
-    for change in bad:
-        why = change.broke or (change.effect.text() if change.effect else "")
-        click.echo(f"regression: {change.label}: {why}", err=True)
+    bad = list(gate_lines(found, allowed))
+    for line in bad or [passed_line(found, allowed)]:
+        click.echo(line, err=True)
     return 1 if bad else 0
 
 

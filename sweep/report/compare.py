@@ -9,19 +9,20 @@ from dataclasses import dataclass, fields
 from scipy import stats
 
 from sweep.errors import UsageError
-from sweep.report.effects import LEVEL, judge
+from sweep.report.effects import LEVEL, choose, judge
 from sweep.report.estimates import KNOWN, Estimate, Fit
 from sweep.report.summary import Analysis, Cell, Conditions, Effect, Group, Interval, Load
 
 Settings = Sequence[tuple[str, str, str]]
+Pair = tuple[str, Group, Group]
 
 
 @dataclass(frozen=True)
 class Change:
-    """One point in both: `before` and `after` in tok/s, `effect` of the one on the other.
+    """One point: `before` and `after` in tok/s, `effect` of the one on the other.
 
     `broke`: it was measured before and failed now, with the failure; `effect` is None then, and
-    where only one side has a value.
+    where only one side has a value, or the two are in different units.
     """
 
     group: str
@@ -37,10 +38,19 @@ class Change:
         where = f"{self.group} " if self.group else ""
         return f"{where}steps={self.steps} C={self.load}"
 
+    @property
+    def lacking(self) -> str:
+        """Why a point of A cannot be held against B, if it cannot."""
+        if self.before is None or self.effect is not None:
+            return ""
+        if self.broke:
+            return f"failed in B: {self.broke}"
+        return "is not in B" if self.after is None else "was measured in different units"
+
 
 @dataclass(frozen=True)
 class Moved:
-    """The best steps of a load, where they are not what they were."""
+    """The best steps of a load among those that both have a value of, where they changed."""
 
     group: str
     load: str
@@ -51,7 +61,8 @@ class Moved:
 @dataclass(frozen=True)
 class Comparison:
     """`changes` of points that either side has; `moved` the best steps; `conditions` that differ
-    (name, before, after); `notes` of both sides that bear on it."""
+    (name, before, after); `notes` of both sides that bear on it. `unmatched`: settings of A that B
+    has none of. `assumed`: the sides ("A", "B") that measured nothing twice."""
 
     before: str
     after: str
@@ -59,22 +70,25 @@ class Comparison:
     moved: tuple[Moved, ...]
     conditions: tuple[tuple[str, str, str], ...]
     notes: tuple[str, ...]
+    unmatched: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
 
     def regressions(self, limit: float) -> tuple[Change, ...]:
-        """The points that broke, or lost at least `limit` (a fraction) beyond the noise.
+        """The points that lost at least `limit` (a fraction) beyond the noise.
 
         Without repeats the noise is assumed: that is enough to stop an upgrade, not to praise one.
         """
         return tuple(
             change
             for change in self.changes
-            if change.broke
-            or (
-                change.effect is not None
-                and change.effect.change <= -limit
-                and change.effect.interval.high < 0
-            )
+            if change.effect is not None
+            and change.effect.change <= -limit
+            and change.effect.interval.high < 0
         )
+
+    def lacking(self) -> tuple[Change, ...]:
+        """The points of A that B has nothing to hold against: a gate cannot let these pass."""
+        return tuple(change for change in self.changes if change.lacking)
 
 
 def compare(before: Analysis, after: Analysis, settings: Settings = ()) -> Comparison:
@@ -98,10 +112,23 @@ def compare(before: Analysis, after: Analysis, settings: Settings = ()) -> Compa
     return Comparison(
         pairs[0][1].source, pairs[0][2].source, tuple(changes), tuple(_moved(pairs)),
         tuple(dict.fromkeys([*conditions, *settings])), tuple(dict.fromkeys(notes)),
+        _unmatched(before, pairs), _assumed(pairs),
     )  # fmt: skip
 
 
-def _paired(before: Analysis, after: Analysis) -> Iterator[tuple[str, Group, Group]]:
+def _unmatched(before: Analysis, pairs: Sequence[Pair]) -> tuple[str, ...]:
+    matched = {old.id for _, old, _ in pairs}
+    return tuple(group.label for group in before.groups if group.id not in matched)
+
+
+def _assumed(pairs: Sequence[Pair]) -> tuple[str, ...]:
+    sides = {"A": [old for _, old, _ in pairs], "B": [new for _, _, new in pairs]}
+    return tuple(
+        side for side, groups in sides.items() if not all(one.noise.measured for one in groups)
+    )
+
+
+def _paired(before: Analysis, after: Analysis) -> Iterator[Pair]:
     """Groups of the same load and swept flags; with one group each, these two whatever they are."""
     if not before.groups or not after.groups:
         raise UsageError("nothing to compare: one of the two has no rows yet")
@@ -183,13 +210,19 @@ def _point(fit: Fit, load: str, steps: int) -> Estimate:
     return next(point for point in fit.points[load] if point.steps == steps)
 
 
-def _moved(pairs: list[tuple[str, Group, Group]]) -> Iterator[Moved]:
+def _moved(pairs: Sequence[Pair]) -> Iterator[Moved]:
     for name, old, new in pairs:
-        after = {load.load: load.best for load in new.loads}
-        for load in old.loads:
-            best = after.get(load.load)
-            if load.best is not None and best is not None and best != load.best:
-                yield Moved(name, load.load, load.best, best)
+        both: dict[str, set[int]] = {}
+        for load, _, steps in _common(old, new):
+            both.setdefault(load.load, set()).add(steps)
+        for load_name, steps_in_both in both.items():
+            before, after = (_best(fit, load_name, steps_in_both) for fit in (old.fit, new.fit))
+            if before != after:
+                yield Moved(name, load_name, before, after)
+
+
+def _best(fit: Fit, load: str, among: set[int]) -> int:
+    return choose(fit, [point for point in fit.points[load] if point.steps in among]).best
 
 
 def _conditions(old: Group, new: Group) -> Iterator[tuple[str, str, str]]:

@@ -111,6 +111,14 @@ class Effect:
         """`+1.5 %`, `-30 %`."""
         return percent(self.change)
 
+    @property
+    def said(self) -> str:
+        """The verdict in words: `gain`; `gain (assumed noise)` where nothing was measured twice."""
+        if self.verdict != "undecided":
+            return self.verdict
+        word = "gain" if self.interval.low > 0 else "loss" if self.interval.high < 0 else "tie"
+        return f"{word} (assumed noise)"
+
 
 @dataclass(frozen=True)
 class Share:

@@ -166,34 +166,77 @@ def _effect_json(effect: Effect | None) -> dict[str, Any] | None:
 
 def comparison_lines(found: Comparison) -> Iterator[str]:
     """What changed beyond the noise first, then every point, then what differs."""
-    clear = [one for one in found.changes if one.effect and one.effect.verdict in ("gain", "loss")]
     both = [one for one in found.changes if one.effect]
-    broke = [one for one in found.changes if one.broke]
-    yield f"A {found.before}, B {found.after}: {len(both)} points in both"
-    if any(one.effect.verdict == "undecided" for one in both if one.effect):
-        yield "no repeats on one side: intervals assume its noise, and nothing is called a change"
-    else:
-        yield f"{len(clear)} changes clear the noise" + (f", {len(broke)} broke" if broke else "")
+    yield f"A {found.before}, B {found.after}: {counted(len(both), 'point')} in both"
+    yield _beyond(found)
     width = max((len(one.label) for one in found.changes), default=0)
     for change in found.changes:
         yield f"{change.label:{width}}  {_change_text(change)}"
+    for setting in found.unmatched:
+        yield f"only in A: {setting}"
     for moved in found.moved:
-        yield f"best at C={moved.load}: steps={moved.before} -> {moved.after}"
+        yield f"best at C={moved.load} of what both measured: steps={moved.before} -> {moved.after}"
     for name, before, after in found.conditions:
         yield f"differs: {name} {before} -> {after}"
     for note in found.notes:
         yield f"note: {note}"
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 point`, `2 points`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _beyond(found: Comparison) -> str:
+    """How many changes are beyond the noise, and whether that noise was measured."""
+    clear = [one for one in found.changes if one.effect and not one.effect.said.startswith("tie")]
+    verb = "clears" if len(clear) == 1 else "clear"
+    said = f"{counted(len(clear), 'change')} {verb} {_noise_name(found)}"
+    if broke := [one for one in found.changes if one.broke]:
+        said += f"; {counted(len(broke), 'point')} broke"
+    if found.assumed:
+        said += f" ({' and '.join(found.assumed)} measured nothing twice: repeats would decide)"
+    return said
+
+
+def _noise_name(found: Comparison) -> str:
+    return "an assumed noise" if found.assumed else "the noise"
+
+
+def gate_lines(found: Comparison, limit: float) -> Iterator[str]:
+    """What stops an upgrade: losses of `limit` (a fraction) or more, and what B lacks."""
+    for change in found.regressions(limit):
+        effect = change.effect
+        told = f"{effect.text()} ({_span(effect.interval)})" if effect else ""
+        yield f"regression: {change.label}: {told}, beyond {_noise_name(found)}"
+    for change in found.lacking():
+        yield f"regression: {change.label} {change.lacking}"
+    for setting in found.unmatched:
+        yield f"regression: {setting} is not in B"
+
+
+def passed_line(found: Comparison, limit: float) -> str:
+    """What a gate that lets an upgrade pass has looked at."""
+    both = sum(change.effect is not None for change in found.changes)
+    return (
+        f"passed: none of {counted(both, 'point')} lost {100 * limit:g} % or more beyond "
+        f"{_noise_name(found)}, and B has every point of A"
+    )
+
+
 def _change_text(change: Change) -> str:
     if change.broke:
-        return f"{change.before or 0:10.1f} -> failed: {change.broke}"
+        before = "" if change.before is None else f"{change.before:10.1f} -> "
+        return f"{before}failed: {change.broke}"
     if change.effect is None:
-        return "only in B" if change.before is None else "only in A"
-    words = {"gain": "faster", "loss": "slower", "tie": "", "undecided": ""}
+        both = change.before is not None and change.after is not None
+        return "in different units" if both else f"only in {'B' if change.before is None else 'A'}"
+    words = {"gain": "faster", "loss": "slower", "tie": ""}
+    verdict, _, assumed = change.effect.said.partition(" ")
+    word = f"{words[verdict]} {assumed}".strip() if words[verdict] else ""
     return (
         f"{change.before:10.1f} -> {change.after:10.1f} tok/s {change.effect.text():>8} "
-        f"({_span(change.effect.interval)}) {words[change.effect.verdict]}"
+        f"({_span(change.effect.interval)}) {word}"
     ).rstrip()
 
 
@@ -204,7 +247,8 @@ def comparison_json(found: Comparison) -> dict[str, Any]:
         "b": found.after,
         "changes": [
             {"group": one.group, "load": one.load, "steps": one.steps, "a": one.before,
-             "b": one.after, "effect": _effect_json(one.effect), "broke": one.broke}
+             "b": one.after, "effect": _effect_json(one.effect), "broke": one.broke,
+             "lacking": one.lacking or None}
             for one in found.changes
         ],
         "best": [
@@ -213,5 +257,6 @@ def comparison_json(found: Comparison) -> dict[str, Any]:
         "differs": [
             {"name": name, "a": before, "b": after} for name, before, after in found.conditions
         ],
+        "unmatched": list(found.unmatched),
         "notes": list(found.notes),
     }  # fmt: skip

@@ -85,12 +85,22 @@ def test_a_regression_ends_with_one(tables: Path, other: str, limit: str, status
     shown = sweep("compare", "before.csv", other, "--fail-on-regression", limit, cwd=tables)
     assert shown.returncode == status, shown.stderr
     assert ("regression: steps=2 C=1: -2" in shown.stderr) == (status == 1)
+    assert ("passed: none of 8 points lost" in shown.stderr) == (status == 0)
+
+
+def test_a_point_that_is_gone_ends_with_one(tables: Path) -> None:
+    table({steps: rate for steps, rate in TRUTH.items() if steps != 2}).to_csv(
+        tables / "fewer.csv", index=False
+    )
+    shown = sweep("compare", "before.csv", "fewer.csv", "--fail-on-regression", "3%", cwd=tables)
+    assert shown.returncode == 1
+    assert "regression: steps=2 C=1 is not in B\n" in shown.stderr
 
 
 def test_compare_alone_gates_nothing(tables: Path) -> None:
     shown = sweep("compare", "before.csv", "slower.csv", cwd=tables)
     assert shown.returncode == 0
-    assert "best at C=1: steps=2 -> 3" in shown.stdout
+    assert "best at C=1 of what both measured: steps=2 -> 3" in shown.stdout
 
 
 def test_a_run_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from sweep.errors import UsageError
 from sweep.report.analysis import analyse
 from sweep.report.compare import Comparison, compare
 from sweep.report.data import from_frame
-from sweep.report.text import comparison_json, comparison_lines
+from sweep.report.text import comparison_json, comparison_lines, gate_lines, passed_line
 from tests.report.made import table
 
 TRUTH = {0: 100.0, 1: 150.0, 2: 200.0}
@@ -44,7 +44,8 @@ def test_a_point_that_broke_is_a_regression() -> None:
     other["status"] = broken.map({True: "failed", False: "ok"})
     other["failure"] = broken.map({True: "cuda_oom", False: None})
     found = compared(table(TRUTH, seed=1), other)
-    assert {(one.steps, one.broke) for one in found.regressions(0.9)} == {(2, "cuda_oom")}
+    assert {(one.steps, one.broke) for one in found.lacking()} == {(2, "cuda_oom")}
+    assert "regression: steps=2 C=1 failed in B: cuda_oom" in list(gate_lines(found, 0.9))
     assert any("failed: cuda_oom" in line for line in comparison_lines(found))
 
 
@@ -53,6 +54,48 @@ def test_one_trial_stops_an_upgrade_but_praises_none() -> None:
     found = compared(table(TRUTH, trials=1), table(slower, trials=1, seed=2))
     assert {one.effect.verdict for one in found.changes if one.effect} == {"undecided"}
     assert len(found.regressions(0.03)) == len(found.changes)
+    lines = list(comparison_lines(found))
+    assert lines[1] == (
+        "6 changes clear an assumed noise (A and B measured nothing twice: repeats would decide)"
+    )
+    assert lines[2].endswith("slower (assumed noise)")
+    assert all(one.endswith("beyond an assumed noise") for one in gate_lines(found, 0.03))
+
+
+def test_one_change_is_one() -> None:
+    slower = dict(TRUTH) | {2: 140.0}
+    found = compared(table(TRUTH, loads=(1,)), table(slower, loads=(1,), seed=2))
+    assert list(comparison_lines(found))[1] == "1 change clears the noise"
+
+
+def test_the_best_is_among_what_both_measured() -> None:
+    """A's best is not in B: what is second in A did not become slower or faster by that."""
+    found = compared(table({**TRUTH, 4: 300.0}, seed=1), table(TRUTH, seed=2))
+    assert found.moved == ()
+    assert [one.label for one in found.lacking()] == ["steps=4 C=1", "steps=4 C=16"]
+    assert sum(line.endswith("only in A") for line in comparison_lines(found)) == 2
+
+
+def test_a_gate_lets_nothing_pass_that_is_gone() -> None:
+    found = compared(table({**TRUTH, 4: 300.0}, seed=1), table(TRUTH, seed=2))
+    assert list(gate_lines(found, 0.5)) == [
+        "regression: steps=4 C=1 is not in B",
+        "regression: steps=4 C=16 is not in B",
+    ]
+    assert list(gate_lines(compared(table(TRUTH, seed=2), table({**TRUTH, 4: 300.0})), 0.5)) == []
+    loads = compared(table(TRUTH, seed=1), table(TRUTH, seed=2, loads=(1,)))
+    assert {one.load for one in loads.lacking()} == {"16"}
+
+
+def test_a_setting_that_is_gone_stops_the_gate() -> None:
+    chat, code = table(TRUTH, workload="chat"), table(TRUTH, workload="code", seed=2)
+    found = compared(pd.concat([chat, code], ignore_index=True), chat)
+    assert [line for line in gate_lines(found, 0.5) if "code" in line] == [
+        f"regression: {found.unmatched[0]} is not in B"
+    ]
+    assert passed_line(compared(chat, chat), 0.03) == (
+        "passed: none of 6 points lost 3 % or more beyond the noise, and B has every point of A"
+    )
 
 
 def test_what_only_one_has_and_what_differs_is_named() -> None:
