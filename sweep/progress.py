@@ -60,9 +60,8 @@ def row_line(row: Row) -> str:
         parts.append(f"{float(row['per_req_tok_s']):.1f} per request")
     if row["accept_length"] is not None:
         parts.append(f"acceptance {float(row['accept_length']):.2f}")
-    if row["flags"]:
-        parts.append(f"[{row['flags']}]")
-    return f"{head}  {', '.join(parts)}"
+    flags = f" [{row['flags']}]" if row["flags"] else ""
+    return f"{head}  {', '.join(parts)}{flags}"
 
 
 class Pace:

@@ -36,6 +36,9 @@ def report(
     Writes report.html (one file, opens offline), report.md and every plot as PNG and SVG, and says
     the answer here. Reads runs, also one that is still going on, and any CSV with
     speculative_num_steps (or steps), concurrency and agg_tok_s or per_req_tok_s.
+
+    In a table of --format the verdict is that against the baseline: gain or loss beyond the noise,
+    or tie; "(assumed noise)" behind it says that nothing was measured twice.
     """
     from sweep.cli.summary import print_to_stdout
     from sweep.report.making import make_report

@@ -72,6 +72,7 @@ def adaptive(recommendation: Recommendation) -> Adaptive:
         for pick in recommendation.picks
         if pick.steps is not None and pick.capped
     ]
+    notes += [note for _, pick in found for note in _alone(pick)]
     if not found or all(_candidates(pick) == (0,) for _, pick in found):
         return Adaptive((), (*notes, "speculation gains nothing at any load measured here"))
     slots = tuple(_merged(found))
@@ -94,9 +95,11 @@ def _batch(recommendation: Recommendation, pick: Pick) -> int | None:
 
 
 def _candidates(pick: Pick) -> tuple[int, ...]:
-    """The best steps, with the next best where the measurements leave these two tied.
+    """The best steps, with the next best where repeats leave these two about as good.
 
-    Never 0 and another: from 0 the server always tries the other again.
+    From one trial each nobody knows that: the fewer stand alone, as everywhere, for the union of
+    all candidates sizes the server's buffers. And never 0 and another: from 0 the server always
+    tries the other again.
     """
     best, other = pick.steps or 0, pick.runner_up
     tied = (
@@ -106,6 +109,21 @@ def _candidates(pick: Pick) -> tuple[int, ...]:
         and 0 not in (best, other.steps)
     )
     return tuple(sorted({best, other.steps})) if tied and other is not None else (best,)
+
+
+def _alone(pick: Pick) -> Iterator[str]:
+    """Why the file has one value where several tie."""
+    others = [str(one) for one in pick.ties if one not in _candidates(pick)]
+    if not others:
+        return
+    head = f"C={pick.load} has steps={','.join(map(str, _candidates(pick)))} without"
+    if not pick.measured:
+        yield f"{head} {','.join(others)}: nothing was measured twice, and repeats may tie them"
+    else:
+        yield (
+            f"{head} {','.join(others)}, which the noise leaves open: beside the best stands the "
+            "next, where that is about as good"
+        )
 
 
 def _merged(found: list[tuple[int, Pick]]) -> Iterator[Slot]:

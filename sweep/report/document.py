@@ -52,13 +52,17 @@ class Table:
 
 @dataclass(frozen=True)
 class Answer:
-    """What is best at one load; `steps` is None where nothing was measured."""
+    """What is best at one load; `steps` is None where nothing was measured.
+
+    `headline` is against the baseline; `doubt`: what of the choice itself is open, if anything.
+    """
 
     label: str
     steps: int | None
     headline: str
     facts: tuple[str, ...]
     sure: bool
+    doubt: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,12 @@
 """The answer as a tidy table: one row per point, for notebooks, spreadsheets and papers.
 
 Columns: source, group, steps, concurrency (as asked for), metric, n, tok_s, tok_s_low, tok_s_high
-(95 %), change, change_low, change_high (against the baseline, as a fraction), verdict, best (of its
-load), capped, failure, max_running_requests, max_total_num_tokens, then the mean of every measured
-column of results.csv that any point has.
+(95 %), change, change_low, change_high and verdict (against the baseline; changes are fractions),
+best (of its load), capped, failure, max_running_requests, max_total_num_tokens, then the mean of
+every measured column of results.csv that any point has.
+
+verdict: `gain` and `loss` are beyond the noise, a `tie` is not; with ` (assumed noise)` behind it
+nothing was measured twice, and it would be so if trials differed as much as is assumed.
 """
 
 from __future__ import annotations
@@ -58,7 +61,7 @@ def _row(group: Group, load: Load, cell: Cell) -> dict[str, Any]:
         "change": change.change if change else None,
         "change_low": change.interval.low if change else None,
         "change_high": change.interval.high if change else None,
-        "verdict": change.verdict if change else None,
+        "verdict": change.said if change else None,
         "best": cell.steps == load.best,
         "capped": cell.capped,
         "failure": cell.failure,

@@ -41,8 +41,9 @@ def offer(source: Source, group: Group, *, mark: str = "") -> Offer:
         files[f"adaptive{mark}.json"] = schedule.text
     if files and source.kind == "run":
         names = " and ".join(files)
-        blocks.append(Text(f"{names} lie beside this page; `sweep recommend` weighs a traffic mix "
-                           "and limits.", "note"))  # fmt: skip
+        lie = "lies" if len(files) == 1 else "lie"
+        blocks.append(Text(f"{names} {lie} beside this page; `sweep recommend` weighs a traffic "
+                           "mix and limits.", "note"))  # fmt: skip
     return Offer(tuple(blocks), files if source.kind == "run" else {})
 
 

@@ -126,7 +126,9 @@ def answer(load: Load) -> Answer:
             "runs more requests than the server admits: queueing is measured as well"
             + ("" if instead is None else f"; among points that do not, {_steps(instead)}")
         )
-    return Answer(load.label, best.steps, _headline(load), tuple(facts), sure=load.decided)
+    return Answer(
+        load.label, best.steps, _headline(load), tuple(facts), sure=load.decided, doubt=_doubt(load)
+    )
 
 
 def _unit(load: Load) -> str:
@@ -135,24 +137,36 @@ def _unit(load: Load) -> str:
 
 def _headline(load: Load) -> str:
     best = load.cell(load.best)
+    if _alone(load):
+        return "the only one measured"
     if best is None or best.change is None:
         return "the lowest measured" if load.best else "speculation does not pay"
     return f"{best.change.text()} against {_steps(best.change.against)}"
 
 
+def _alone(load: Load) -> bool:
+    return sum(cell.mean is not None for cell in load.cells) == 1
+
+
+def _doubt(load: Load) -> str:
+    """What is open about the choice: against its rivals, which need not be the baseline."""
+    if load.decided or _alone(load):
+        return ""
+    if load.rivals:
+        return f"not told apart from {_listed(load.rivals)}"
+    return "nothing was measured twice"
+
+
 def _how_sure(load: Load) -> list[str]:
-    others = [steps for steps in load.ties if steps != load.best]
     told = []
     if load.runner_up is not None:
         told.append(f"next: {_steps(load.runner_up.steps)}, {load.runner_up.text()}")
-    if load.decided:
+    if load.decided and not _alone(load):
         told.append("the difference clears the noise")
-    elif others:
-        told.append(f"not told apart from {_listed(others)}")
-        if load.highest != load.best:
-            told.append("among those that are as good, the fewest")
-    else:
-        told.append("not decided: nothing was measured twice")
+    if doubt := _doubt(load):
+        told.append(doubt)
+    if load.rivals and load.highest != load.best:
+        told.append("among those that are as good, the fewest")
     return told
 
 

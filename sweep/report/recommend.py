@@ -27,7 +27,8 @@ class Pick:
     `steps`: None where nothing was measured, or nothing keeps the limits. `mean` and `interval` in
     tok/s of `metric`. `runner_up`: against `steps`. `ties`: what cannot be told from the highest,
     `as_good` what is about as good. `sure`: nothing ties, and the noise was measured. `capped`: the
-    point measures queueing as well; `free`: the best without such points. `why`: sentences.
+    point measures queueing as well; `free`: the best without such points. `measured`: the noise
+    was, by repeats. `why`: sentences.
     """
 
     load: str
@@ -42,6 +43,7 @@ class Pick:
     sure: bool
     capped: bool
     free: int | None
+    measured: bool
     why: tuple[str, ...]
 
 
@@ -96,7 +98,10 @@ def recommend(
     limits = limits or {}
     kept = within(group, limits)
     group = kept.group
-    picks = tuple(_pick(load, kept.said.get(load.load, ())) for load in group.loads)
+    picks = tuple(
+        _pick(load, kept.said.get(load.load, ()), measured=group.noise.measured)
+        for load in group.loads
+    )
     measured = [pick.load for pick in picks if pick.steps is not None]
     if mix and (missing := [load for load in mix if load not in measured]):
         raise UsageError(
@@ -132,7 +137,7 @@ def parse_mix(text: str) -> Mix:
 # -- per load -------------------------------------------------------------------------------------
 
 
-def _pick(load: Load, said: Sequence[str]) -> Pick:
+def _pick(load: Load, said: Sequence[str], *, measured: bool) -> Pick:
     cell = load.cell(load.best)
     return Pick(
         load=load.load,
@@ -147,6 +152,7 @@ def _pick(load: Load, said: Sequence[str]) -> Pick:
         sure=load.decided,
         capped=cell is not None and cell.capped,
         free=load.best_uncapped,
+        measured=measured,
         why=(*said, *load.why),
     )
 

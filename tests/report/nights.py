@@ -42,8 +42,12 @@ def make_night(
     concurrencies: Sequence[int] = (1, 4, 16),
     trials: int = 1,
     failures: Failures | None = None,
+    gap_s: float = 0,
 ) -> RunDirectory:
-    """A finished run: throughput rises with the steps and falls again, capacity only falls."""
+    """A finished run: throughput rises with the steps and falls again, capacity only falls.
+
+    `gap_s`: it was interrupted after its first launch, and resumed so much later.
+    """
     clock, luck = Ticker(), random.Random(3)
     plan = make_plan(steps, concurrencies, trials)
     run = new_run(runs, plan.sweep, clock)
@@ -51,7 +55,8 @@ def make_night(
         run.write_plan({"plan": plan_to_doc(plan)})
         if not plan.launches:
             return run
-        run.begin({one.id: len(one.points) * trials for one in plan.launches}, resumed=False)
+        asked = {one.id: len(one.points) * trials for one in plan.launches}
+        run.begin(asked, resumed=False)
         for launch, k in zip(plan.launches, steps, strict=True):
             run.event("stage", stage="start", launch=launch.id)
             clock.move(START_S)
@@ -74,6 +79,10 @@ def make_night(
                     run.append(row, _bench(k, luck) if not failed else {})
             run.event("stage", stage="stop", launch=launch.id)
             clock.move(STOP_S)
+            if gap_s and launch is plan.launches[0]:
+                run.end("interrupted", 130)
+                clock.move(gap_s)
+                run.begin(asked, resumed=True)
         run.end("finished", 1 if failures else 0)
     return run
 

@@ -33,6 +33,13 @@ def test_the_table_is_tidy(analysis: Analysis) -> None:
     assert ((found["tok_s_low"] < found["tok_s"]) & (found["tok_s"] < found["tok_s_high"])).all()
 
 
+def test_a_verdict_from_one_trial_says_that_its_noise_is_assumed() -> None:
+    frame = table({0: 100, 1: 101, 2: 222, 3: 40}, trials=1, loads=(1,), noise=0)
+    assert tidy_table(analyse(from_frame(frame)))["verdict"].fillna("").tolist() == [
+        "", "tie (assumed noise)", "gain (assumed noise)", "loss (assumed noise)",
+    ]  # fmt: skip
+
+
 def test_csv_and_json_hold_the_same_numbers(analysis: Analysis) -> None:
     found = tidy_table(analysis)
     csv = pd.read_csv(io.BytesIO(export(analysis, "csv")))

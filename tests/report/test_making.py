@@ -12,7 +12,11 @@ from pathlib import Path
 import pytest
 
 from sweep.errors import RunDirectoryError
+from sweep.report.data import load_results
 from sweep.report.making import Report, make_report
+from sweep.report.page import answer
+from sweep.report.plots import Plot, drawn, source_plots
+from tests.report.made import group_of, table
 from tests.report.nights import make_night
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -54,6 +58,25 @@ def test_the_page_begins_with_the_answer(night: Report) -> None:
     answers = re.findall(r'class="steps" style="color: var\((--steps-\d)\)">(\d)<', page)
     assert [int(steps) for _, steps in answers] == [4, 4, 2]
     assert all(name == f"--steps-{steps}" for name, steps in answers)
+
+
+@pytest.mark.parametrize(
+    ("truth", "trials", "headline", "doubt"),
+    [
+        ({0: 100, 4: 222, 5: 223}, 1, "+122 % against no speculation",
+         "not told apart from 5 steps"),
+        ({0: 100, 4: 222}, 1, "+122 % against no speculation", "nothing was measured twice"),
+        ({4: 222}, 1, "the only one measured", ""),
+        ({0: 222}, 3, "the only one measured", ""),
+    ],
+)  # fmt: skip
+def test_a_doubt_stands_beside_what_it_is_about(
+    truth: dict[int, float], trials: int, headline: str, doubt: str
+) -> None:
+    group = group_of(table(truth, trials=trials, noise=0.001 * (trials > 1), loads=(1,)))
+    found = answer(group.loads[0])
+    assert (found.headline, found.doubt) == (headline, doubt)
+    assert not any("not decided" in fact for fact in found.facts)
 
 
 def test_what_to_paste_stands_below_the_answer_and_lies_beside_it(tmp_path: Path) -> None:
@@ -116,6 +139,18 @@ def test_a_plot_without_data_is_left_out_with_a_sentence(tmp_path: Path) -> None
         "Timeline is left out: no row says when it was measured.",
     ):
         assert said in page
+
+
+@pytest.mark.parametrize("gap_s", [0, *(round(20 * 1.7**power) for power in range(1, 28))])
+@pytest.mark.filterwarnings("error")
+def test_a_night_of_any_length_draws_without_a_warning(tmp_path: Path, gap_s: int) -> None:
+    """A run that was resumed after a while, from seconds to years later."""
+    run = make_night(tmp_path, range(2), (1,), gap_s=gap_s)
+    results = load_results([run.path])
+    (plot,) = source_plots(results, results.sources[0])
+    assert isinstance(plot, Plot)
+    assert ("Hatched" in plot.caption) is bool(gap_s)
+    assert drawn(plot).files["timeline.svg"]
 
 
 def test_nothing_measured_is_a_report_too(tmp_path: Path) -> None:

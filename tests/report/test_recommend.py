@@ -196,8 +196,18 @@ def test_tied_values_are_both_candidates_with_a_dead_band() -> None:
     assert schedule.text is not None
     (slot,) = json.loads(schedule.text).values()
     assert slot["candidate_steps"] == [3, 4]
+    assert not any("without" in note for note in schedule.notes)
     assert slot["up_hysteresis"] > 0.0
     assert slot["down_hysteresis"] < -0.25
+
+
+def test_a_tie_that_nobody_repeated_is_told_beside_the_file() -> None:
+    once = table({0: 100, 3: 200.0}, trials=1, loads=(1,))
+    schedule = adaptive(recommend(group_of(shadowed(once, 3, 4, 0.001))))
+    assert [slot.candidates for slot in schedule.slots] == [(3,)]
+    assert schedule.notes[0] == (
+        "C=1 has steps=3 without 4: nothing was measured twice, and repeats may tie them"
+    )
 
 
 def test_no_schedule_where_speculation_loses_or_topk_is_not_one() -> None:

@@ -20,7 +20,7 @@ from sweep.report.plots.night import timeline
 from sweep.report.plots.throughput import by_concurrency, by_steps, gain, interactivity
 from sweep.report.summary import Group
 
-__all__ = ["Missing", "Plot", "drawn", "group_plots", "source_plots"]
+__all__ = ["Missing", "Plot", "drawn", "group_plots", "source_plots", "ttft"]
 
 
 def group_plots(

@@ -21,7 +21,7 @@ from sweep.report.plots.drawing import Drawing, Plot
 PNG_DPI = 160
 _POINTS = 72
 _COLUMNS = 3
-_TITLE, _TITLE_SIZE = 0.5, 11
+_TITLE, _TITLE_SIZE = 0.34, 11  # inches, points
 # On a page a figure grows with the room, until its text is larger than that around it.
 _LARGEST = 1.45
 # On the page text is the reader's own font; what is measured here is wider, so it fits.
@@ -148,7 +148,7 @@ def _png(plot: Plot, places: _Places) -> bytes:
     with _style(plot.name):
         figure = Figure(figsize=(places.width, places.height))
         FigureCanvasAgg(figure)
-        figure.text(0.1 / places.width, 1 - 0.25 / places.height, plot.title, fontsize=_TITLE_SIZE,
+        figure.text(0.1 / places.width, 1 - 0.19 / places.height, plot.title, fontsize=_TITLE_SIZE,
                     fontweight="bold", va="center")  # fmt: skip
         for drawing, (left, top) in zip(plot.drawings, places.corners, strict=True):
             _draw(drawing, figure, (left, places.height - top - drawing.size[1]))
@@ -166,7 +166,7 @@ def _together(plot: Plot, places: _Places, panels: list[str]) -> str:
         f"<title>{escape(plot.title)}</title>",
         "<style>*{stroke-linejoin: round; stroke-linecap: butt}</style>",
         f'<rect width="100%" height="100%" fill="{palette.SURFACE}"/>',
-        f'<text x="7" y="22" fill="{palette.INK}" '
+        f'<text x="7" y="18" fill="{palette.INK}" '
         f'style="font: bold {_TITLE_SIZE}px sans-serif">{escape(plot.title)}</text>',
     ]
     for svg, (left, top) in zip(panels, places.corners, strict=True):

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from sweep.report import palette
+from sweep.report.percentiles import FEW, requests_of
 from sweep.report.plots import marks
 from sweep.report.plots.drawing import Drawing, Missing, Plot
 from sweep.report.plots.throughput import MOST_PANELS
@@ -17,6 +18,7 @@ from sweep.report.summary import Cell, Group, Load
 _PERCENTILES = ("p50", "p90", "p99")
 # Beyond this the largest would press the others against the axis.
 _LOG_FROM = 12.0
+_PALE = 0.3
 
 
 def ttft(group: Group) -> Plot | Missing:
@@ -38,12 +40,19 @@ def _percentiles(group: Group, column: str, title: str) -> Plot | Missing:
         for load in loads[:MOST_PANELS]
     ]
     caption = "The point is the median, the bars end at the 90th and the 99th percentile."
+    if any(_few(cell, column) for load in loads for cell in load.cells):
+        caption += f" Pale bars are of fewer than {FEW} requests a trial: of one or two of them."
     name = column.replace("_ms", "").replace("_", "-")
     return Plot(name, title, caption, tuple(drawings))
 
 
 def _known(cell: Cell, column: str) -> bool:
     return cell.ok and f"{column}_p50" in cell.numbers
+
+
+def _few(cell: Cell, column: str) -> bool:
+    requests = requests_of(cell, f"{column}_p99")
+    return requests is not None and requests < FEW
 
 
 def _values(cell: Cell, column: str) -> list[float]:
@@ -69,10 +78,13 @@ def _draw(load: Load, column: str, ax: Axes) -> None:
     for cell in cells:
         middle, *high = _values(cell, column)
         color = palette.color(cell.steps)
+        alpha = _PALE if _few(cell, column) else 1.0
         if high:
-            ax.plot([cell.steps] * 2, [middle, high[-1]], color=color, linewidth=1.2, zorder=2)
+            ax.plot([cell.steps] * 2, [middle, high[-1]], color=color, linewidth=1.2, zorder=2,
+                    alpha=alpha)  # fmt: skip
         for value, size in zip(high, (5, 9), strict=False):
-            ax.plot([cell.steps], [value], "_", color=color, markersize=size, zorder=3)
+            ax.plot([cell.steps], [value], "_", color=color, markersize=size, zorder=3,
+                    alpha=alpha)  # fmt: skip
         marks.point(ax, cell.steps, middle, cell.steps, hollow=cell.capped, size=5)
 
 

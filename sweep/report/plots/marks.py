@@ -120,13 +120,12 @@ def end_labels(ax: Axes, x: float, labels: Sequence[tuple[float, str, str]], gap
         )  # fmt: skip
 
 
-def free(
-    ax: Axes, place: tuple[float, float], told: list[tuple[float, float]], apart: float = 16
-) -> bool:
-    """Whether there is room for a short label, `apart` points from those in `told`; then it is one
-    of them. The limits of the axes must be set already."""
+def free(ax: Axes, place: tuple[float, float], told: list[tuple[float, float]], text: str) -> bool:
+    """Whether there is room for a short label beside those at `told` (in points); then it is one of
+    them. The limits of the axes must be set already."""
     x, y = (value / ax.figure.dpi * 72 for value in ax.transData.transform(place))
-    if any(abs(x - left) < apart and abs(y - low) < apart * 0.75 for left, low in told):
+    wide, high = 8 + 0.8 * LABEL_SIZE * len(text), 1.8 * LABEL_SIZE
+    if any(abs(x - left) < wide and abs(y - low) < high for left, low in told):
         return False
     told.append((x, y))
     return True

@@ -10,7 +10,14 @@ from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+from matplotlib.dates import (
+    HOURLY,
+    MINUTELY,
+    MONTHLY,
+    SECONDLY,
+    AutoDateLocator,
+    ConciseDateFormatter,
+)
 
 from sweep.report import palette
 from sweep.report.data import STEPS, Results, Source
@@ -180,10 +187,20 @@ def _time_axis(night: Night, ax: Axes) -> None:
     low, high = _days(began), _days(ended)
     pad = (high - low) * 0.02 or 1e-4
     ax.set_xlim(low - pad, high + pad)
-    locator = AutoDateLocator(minticks=3, maxticks=6)
+    locator = _locator()
     ax.xaxis.set_major_locator(locator)
     ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
     ax.set_xlabel("UTC")
+
+
+def _locator() -> AutoDateLocator:
+    """Few ticks, for any stretch of time."""
+    locator = AutoDateLocator(minticks=3, maxticks=6)
+    # Between six ticks of the longest step of a unit and three of the next unit lie spans for which
+    # matplotlib has none, and says so on stderr: a whole one of the next unit fills the gap.
+    for unit, whole in ((SECONDLY, 60), (MINUTELY, 60), (HOURLY, 24), (MONTHLY, 12)):
+        locator.intervald[unit] = [*locator.intervald[unit], whole]
+    return locator
 
 
 def _draw(night: Night, ax: Axes) -> None:

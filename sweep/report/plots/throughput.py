@@ -202,9 +202,10 @@ def _draw_interactivity(
         marks.point(ax, x, y, cell.steps, hollow=cell.capped, size=5)
     told: list[tuple[float, float]] = []
     for x, y, cell in points:
-        if (x, y) in front and marks.free(ax, (x, y), told):
+        text = str(cell.concurrency)
+        if (x, y) in front and marks.free(ax, (x, y), told, text):
             ax.annotate(
-                str(cell.concurrency), (x, y), xytext=(5, 4), textcoords="offset points",
+                text, (x, y), xytext=(5, 4), textcoords="offset points",
                 color=palette.color(cell.steps), fontsize=marks.LABEL_SIZE,
             )  # fmt: skip
     steps = sorted({cell.steps for _, _, cell in points})
