@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from sweep.cli.options import Options
@@ -50,12 +54,38 @@ def report_at_the_end(options: Options, run: RunDirectory, exit_code: int) -> No
 
 
 def _made(run: RunDirectory) -> tuple[Path, list[Answer]]:
-    # Only now: most commands end without a report.
-    from sweep.report.making import make_report
+    with _warnings_into(run):
+        # Only now: most commands end without a report.
+        from sweep.report.making import make_report
 
-    report = make_report([run.path])
-    page, *_ = report.write(run.path)
+        report = make_report([run.path])
+        page, *_ = report.write(run.path)
     return page, answers_in(report.document)
+
+
+@contextmanager
+def _warnings_into(run: RunDirectory) -> Iterator[None]:
+    """What libraries that draw and compute have to say goes to sweep.log: it is not the answer."""
+    told = _Told(run)
+    drawing = logging.getLogger("matplotlib")
+    drawing.addHandler(told)
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("default")
+            yield
+        for one in caught:
+            run.log(f"report: {one.category.__name__}: {one.message}")
+    finally:
+        drawing.removeHandler(told)
+
+
+class _Told(logging.Handler):
+    def __init__(self, run: RunDirectory) -> None:
+        super().__init__(logging.WARNING)
+        self._run = run
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._run.log(f"report: {record.getMessage()}")
 
 
 def answers_in(document: Document) -> list[Answer]:
@@ -73,5 +103,5 @@ def answer_line(answer: Answer) -> str:
     """One answer in one line."""
     if answer.steps is None:
         return f"{answer.label}: {answer.headline}"
-    sure = "" if answer.sure else ", not decided"
-    return f"{answer.label}: {answer.steps} steps, {answer.headline}{sure}"
+    steps = f"{answer.steps} step{'' if answer.steps == 1 else 's'}"
+    return ", ".join(filter(None, (f"{answer.label}: {steps}", answer.headline, answer.doubt)))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+import warnings
 from pathlib import Path
 
 import pytest
 
-from sweep.cli.closing import notify_specs, report_at_the_end
+from sweep.cli.closing import _warnings_into, answer_line, notify_specs, report_at_the_end
 from sweep.cli.options import Options
+from sweep.report.document import Answer
 from sweep.results import RunDirectory
 from tests.cli.calling import sweep
 from tests.report.nights import make_night, make_plan
@@ -52,6 +55,42 @@ def test_a_report_that_cannot_be_made_changes_nothing(
     assert "the report could not be made (RunDirectoryError: cannot write" in said
     assert f"try: sweep report {run.id}" in said
     assert "the report could not be made" in (run.path / "sweep.log").read_text()
+
+
+def test_libraries_that_warn_do_so_in_the_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Between the rows and the answer of a night nothing else is said, also after a gap in it."""
+    run = make_night(tmp_path, range(2), (1,), gap_s=7200)
+    report_at_the_end(Options(None, None, 0, color=False), run, 0)
+    assert [line.partition(":")[0] for line in capsys.readouterr().err.splitlines()] == [
+        "C=1", "report",
+    ]  # fmt: skip
+    assert not (run.path / "sweep.log").exists(), "there was no warning at all"
+    with _warnings_into(run):
+        warnings.warn("no ticks", stacklevel=1)
+        logging.getLogger("matplotlib.font_manager").warning("findfont: %s", "none")
+    assert capsys.readouterr().err == ""
+    log = (run.path / "sweep.log").read_text()
+    assert "report: UserWarning: no ticks" in log
+    assert "report: findfont: none" in log
+
+
+@pytest.mark.parametrize(
+    ("answer", "line"),
+    [
+        (Answer("C=1", 4, "+122 % against no speculation", (), sure=True),
+         "C=1: 4 steps, +122 % against no speculation"),
+        (Answer("C=1", 4, "+122 % against no speculation", (), sure=False,
+                doubt="not told apart from 5 steps"),
+         "C=1: 4 steps, +122 % against no speculation, not told apart from 5 steps"),
+        (Answer("C=1", 1, "the only one measured", (), sure=False),
+         "C=1: 1 step, the only one measured"),
+        (Answer("C=4", None, "nothing measured", (), sure=False), "C=4: nothing measured"),
+    ],
+)  # fmt: skip
+def test_an_answer_in_one_line(answer: Answer, line: str) -> None:
+    assert answer_line(answer) == line
 
 
 @pytest.mark.parametrize("exit_code", [129, 130, 143])
