@@ -109,7 +109,7 @@ def _broken(cell: Cell, column: str, limit: float) -> str:
         return f"{spoken(column)} was not measured"
     few = made_of_few(cell, column)
     of = f" (of {few} requests)" if few else ""
-    return f"{spoken(column)} {value:.1f}{of} is above {limit:g}" if value > limit else ""
+    return f"{spoken(column)} {value:.4g}{of} is above {limit:g}" if value > limit else ""
 
 
 def _few(load: Load, limits: Limits) -> Iterator[str]:
@@ -118,6 +118,6 @@ def _few(load: Load, limits: Limits) -> Iterator[str]:
     for column in limits:
         if best is not None and (few := made_of_few(best, column)):
             yield (
-                f"steps={best.steps} keeps {spoken(column)} with {best.numbers[column]:.1f}, which "
+                f"steps={best.steps} keeps {spoken(column)} with {best.numbers[column]:.4g}, which "
                 f"is of {few} requests a trial: about the slowest of them, and no promise"
             )

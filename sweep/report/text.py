@@ -41,7 +41,8 @@ def _merit(found: Recommendation) -> str:
         return f"the best for C={next(iter(one.mix))}"
     alike = len(set(one.mix.values())) == 1
     mix = ", ".join(f"{share:.0%} at C={load}" for load, share in one.mix.items())
-    traffic = "every load alike" if alike else mix
+    some = "every load" if len(one.mix) == len(found.picks) else f"C={', '.join(one.mix)}"
+    traffic = f"{some} alike" if alike else mix
     return f"one value for {traffic}, {one.loss:.1%} behind the best of each"
 
 

@@ -56,7 +56,7 @@ def test_a_limit_leaves_out_what_breaks_it() -> None:
     assert pick.steps == 2
     assert pick.runner_up is not None
     assert pick.runner_up.steps == 1, "what is out is no runner-up"
-    assert "steps=4 is out: ttft_p99_ms 400.0 is above 250" in pick.why
+    assert "steps=4 is out: ttft_p99_ms 400 is above 250" in pick.why
     assert found.steps == 2
     assert next(answer_lines(found)) == "use steps=2 within ttft_p99_ms=250: the best for C=1"
 
@@ -79,6 +79,17 @@ def test_what_a_limit_excludes_is_proposed_nowhere() -> None:
     assert all("is out" in line or "no value within the limits" in line for line in told)
 
 
+def test_a_load_that_keeps_no_limit_is_not_among_those_served() -> None:
+    frame = table(ALONE, loads=(1, 4, 16))
+    frame["tpot_ms_p99"] = frame["concurrency"].map({1: 0.2, 4: 0.31, 16: 0.44})
+    lines = list(answer_lines(recommend(group_of(frame), limits={"tpot_ms_p99": 0.4})))
+    assert lines[:2] == [
+        "use steps=4 within tpot_p99_ms=0.4: one value for C=1, 4 alike, 0.0% behind the best of "
+        "each",
+        "best of each load: C=1 steps=4, C=4 steps=4, C=16 none",
+    ]
+
+
 def test_nothing_that_keeps_a_limit_is_said_in_few_words() -> None:
     frame = table(ALONE, loads=(1,))
     frame["ttft_ms_p99"] = 400.0
@@ -87,7 +98,7 @@ def test_nothing_that_keeps_a_limit_is_said_in_few_words() -> None:
     assert list(answer_lines(nothing)) == ["nothing measured keeps ttft_p99_ms=250"]
     assert list(reason_lines(nothing))[:3] == [
         "C=1: nothing to recommend",
-        "    steps=0,1,2,3,4 are out: ttft_p99_ms 400.0 is above 250",
+        "    steps=0,1,2,3,4 are out: ttft_p99_ms 400 is above 250",
         "note: " + nothing.notes[0],
     ]
 
@@ -102,7 +113,7 @@ def test_a_percentile_of_few_requests_is_called_so(column: str, requests: int, f
     (pick,) = recommend(group_of(frame), limits={column: 250.0}).picks
     assert pick.steps == 2
     out, *_ = pick.why
-    assert (f"301.0 (of {requests} requests) is above 250" in out) is few
+    assert (f"301 (of {requests} requests) is above 250" in out) is few
     assert any(f"is of {requests} requests a trial" in one for one in pick.why) is few
 
 
