@@ -21,8 +21,9 @@ import click
 
 from sweep import __version__
 from sweep.cli import answers, look, reports, sweeps, tools
-from sweep.cli.options import DEFAULT_INVENTORY, Options
+from sweep.cli.options import Options
 from sweep.errors import OutOfRoom, SweepError
+from sweep.hints import DEFAULT_INVENTORY
 
 # What a full disk or a vanished terminal answers to output; a run's files have errors of their own.
 NOT_TAKEN = (errno.ENOSPC, errno.EDQUOT, errno.EIO)

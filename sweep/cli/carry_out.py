@@ -14,8 +14,8 @@ from sweep import __version__
 from sweep.awake import staying_awake
 from sweep.cli.closing import notify_specs, report_at_the_end
 from sweep.cli.detaching import Background, how_to_follow, split
-from sweep.cli.elsewhere import come_home, require_other_machine, send
-from sweep.cli.manner import ON_HOST, Manner
+from sweep.cli.elsewhere import come_home, send
+from sweep.cli.manner import ON_HOST, Manner, require_other_machine, require_time
 from sweep.cli.options import Options
 from sweep.cli.plans import Prepared, latest_pace, read_secrets, render_units
 from sweep.cli.resuming import (
@@ -36,7 +36,7 @@ from sweep.notify import notifying
 from sweep.plan import Plan, due
 from sweep.plan_document import plan_to_doc
 from sweep.progress import Progress, Stage, progress_for
-from sweep.results import RunDirectory, gave_back, new_run, open_run
+from sweep.results import RunDirectory, gave_back, new_run, open_run, untouched
 from sweep.runner import Sweep, execute
 from sweep.signals import InterruptibleClock
 from sweep.systemd import Systemd, runs_on
@@ -47,13 +47,13 @@ from sweep.until import Until
 def start(options: Options, prepared: Prepared, runs_dir: Path, manner: Manner) -> int:
     """A fresh run of a prepared plan; the exit status."""
     plan, spec = prepared.plan, prepared.spec
-    if manner.detach == ON_HOST:
-        require_other_machine(plan.host, spec)
     # Whatever can be refused is refused before there is a directory, let alone a connection.
     render_units(plan, spec, "check", options.templates)
     templates = own_templates(options.templates)
     read_secrets(prepared)
     until = manner.deadline(plan, spec, latest_pace(plan, runs_dir))
+    todo = due(plan, ())
+    require_time(until, plan, todo)
     document = {
         "sweep_version": __version__,
         "inventory": str(prepared.inventory.resolve()),
@@ -66,21 +66,32 @@ def start(options: Options, prepared: Prepared, runs_dir: Path, manner: Manner) 
     }
     run = new_run(runs_dir, plan.sweep)
     if manner.detach == ON_HOST:
-        with run.lock():
-            run.write_plan(document)
-        return send(options, run, templates, manner)
+        with kept_if_begun(run):
+            with run.lock():
+                run.write_plan(document)
+            return send(options, run, templates, manner)
 
     def work(progress: Progress) -> int:
-        with run.lock():
+        with run.lock(), kept_if_begun(run):
             run.write_plan(document)
             options.say(f"run {run.id}: {run.path}")
             options.detail(f"unit template: {templates or 'the packaged one'}")
             execution = Execution(
                 options, run, plan, spec, progress, until=until, report=manner.report
             )
-            return execution.work(due(plan, ()), resumed=False)
+            return execution.work(todo, resumed=False)
 
     return in_its_process(options, run, manner, work)
+
+
+@contextmanager
+def kept_if_begun(run: RunDirectory) -> Iterator[None]:
+    """A run that has done nothing on its host leaves none here: it would be the latest one."""
+    try:
+        yield
+    finally:
+        if untouched(run):
+            run.remove()
 
 
 def go_on(
@@ -141,9 +152,12 @@ def _go_on(
             manner.report,
         )
         todo = found.wanted(missing)
+        if gave_back(run.events()):
+            require_time(until, found.plan, todo)
         # With nothing left to measure, production may still wait for its host.
         if todo or not gave_back(run.events()):
-            return execution.work(todo, resumed=True)
+            with kept_if_begun(run):
+                return execution.work(todo, resumed=True)
         options.say(f"{run.id}: nothing left to do")
         print_closing(run, found.plan, color=options.color)
         return 1 if found.wanted(due(found.plan, run.rows())) else 0
@@ -214,6 +228,8 @@ class Execution:
         return self.end(braked or "finished", 1 if braked or left else 0)
 
     def _execute(self, clock: InterruptibleClock, todo: Todo) -> str | None:
+        if todo:
+            self.run.require_room()
         self.progress.stage(Stage("connect"))
         self.run.event("stage", stage="connect")
         with connect(self.plan.host, self.spec, sleep=clock.sleep) as host:

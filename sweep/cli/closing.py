@@ -11,6 +11,7 @@ from pathlib import Path
 from sweep.cli.options import Options
 from sweep.cli.summary import say
 from sweep.errors import SweepError
+from sweep.hints import of_run
 from sweep.inventory import NotifySpec
 from sweep.inventory_file import load_inventory
 from sweep.plan import Plan
@@ -44,7 +45,7 @@ def report_at_the_end(options: Options, run: RunDirectory, exit_code: int) -> No
     except Exception as error:  # noqa: BLE001 - a run has ended well or not before this
         why = f"{type(error).__name__}: {error}".splitlines()[0]
         run.log(f"the report could not be made: {why}")
-        say(f"the report could not be made ({why}); try: sweep report {run.id}\n", err=True)
+        say(f"the report could not be made ({why}); try: {of_run('report', run.path)}\n", err=True)
         return
     lines = [answer_line(answer) for answer in answers]
     run.event("report", text="; ".join([*lines, f"report: {page}"]))

@@ -7,15 +7,14 @@ output until the host is taken, so that whoever waits there is told of a refusal
 from __future__ import annotations
 
 import os
-import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sweep.cli.options import DEFAULT_RUNS
 from sweep.errors import SweepError
+from sweep.hints import of_run
 from sweep.progress import BackgroundProgress, PlainProgress, Progress, Stage
 from sweep.results import RunDirectory
 
@@ -105,11 +104,9 @@ class LeavingProgress(PlainProgress):
 
 def commands(run: RunDirectory) -> Iterator[str]:
     """Those that talk to a run that goes on, as they are typed in this directory."""
-    runs = run.path.resolve().parent
-    where = "" if runs == DEFAULT_RUNS.resolve() else f" --runs-dir {shlex.quote(str(runs))}"
-    yield f"how it stands: sweep status {run.id}{where}"
-    yield f"a launch's journal: sweep logs {run.id}{where}"
-    yield f"end it: sweep stop {run.id}{where}"
+    yield f"how it stands: {of_run('status', run.path)}"
+    yield f"a launch's journal: {of_run('logs', run.path)}"
+    yield f"end it: {of_run('stop', run.path)}"
 
 
 def how_to_follow(run: RunDirectory) -> Iterator[str]:

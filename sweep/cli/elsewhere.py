@@ -25,7 +25,8 @@ from sweep.detached import (
     run_files,
     tool_files,
 )
-from sweep.errors import HostError, HostRefused, HostUnreachable, RunDirectoryError, UsageError
+from sweep.errors import HostError, HostRefused, HostUnreachable, RunDirectoryError
+from sweep.hints import of_run
 from sweep.host import Host, connect
 from sweep.inventory import HostSpec
 from sweep.notify import notifying
@@ -143,7 +144,8 @@ def require_here(run: RunDirectory) -> None:
     """Raise RunDirectoryError while the run is on its host."""
     if run.is_away:
         raise RunDirectoryError(
-            f"{run.id} works on its host; `sweep status {run.id}` shows it, `sweep stop` ends it"
+            f"{run.id} works on its host; `{of_run('status', run.path)}` shows it, "
+            f"`{of_run('stop', run.path)}` ends it"
         )
 
 
@@ -168,12 +170,6 @@ def look_there(options: Options, run: RunDirectory) -> LockState | None:
         return replace(run.lock_state(), held=True)
 
 
-def require_other_machine(name: str, spec: HostSpec) -> None:
-    """Raise UsageError where =host means nothing: the host is this machine already."""
-    if spec.transport != "ssh":
-        raise UsageError(f"--detach=host: hosts.{name} is this machine; write --detach")
-
-
 def send(
     options: Options,
     run: RunDirectory,
@@ -189,6 +185,7 @@ def send(
     spec, name = saved_host(document), plan_from_doc(document.get("plan", {})).host
     secrets = secret_values(spec.server)
     options.say(f"run {run.id}: {run.path}")
+    run.require_room()
     with connect(name, spec) as host:
         # Two who send one run away would take each other's copy apart.
         with run.lock():

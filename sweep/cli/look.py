@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from sweep.cli.options import DEFAULT_RUNS, Options, pass_options
-from sweep.cli.plans import plan_options, prepare, read_secrets, render_units
+from sweep.cli.options import Options, pass_options
+from sweep.cli.plans import plan_options, prepare, render_units, secret_problems, webhook_problems
 from sweep.errors import HostRefused, RunDirectoryError, UsageError
+from sweep.hints import DEFAULT_RUNS
 
 if TYPE_CHECKING:
+    from sweep.check import Finding
     from sweep.results import LockState, RunDirectory, Status
 
 # Stands for the run id wherever no run exists yet: in a rendered unit, in a dry run.
@@ -176,20 +179,29 @@ def logs(options: Options, /, run: str | None, launch: str | None, runs_dir: Pat
 @pass_options
 def check(options: Options, /, name: str | None, **given: Any) -> int:
     """Can this host run this sweep tonight? Reads only, changes nothing."""
+    from sweep.check import Finding
     from sweep.check import check as check_host
     from sweep.clock import SystemClock
     from sweep.host import connect
 
     prepared = prepare(options, name, given)
-    read_secrets(prepared)
+    here = [
+        *(Finding("problem", "secrets", text) for text in secret_problems(prepared)),
+        *(Finding("warning", "notify", text) for text in webhook_problems(prepared)),
+    ]
+    _print_findings(options, here)
     with connect(prepared.plan.host, prepared.spec) as host:
         findings = check_host(host, host.spec, prepared.plan, SystemClock())
+    _print_findings(options, findings)
+    return 5 if any(finding.level == "problem" for finding in (*here, *findings)) else 0
+
+
+def _print_findings(options: Options, findings: Sequence[Finding]) -> None:
     for finding in findings:
         if finding.level != "ok" or options.verbosity >= 0:
             click.echo(f"{finding.level:8} {finding.subject}: {finding.text}")
             if finding.fix:
                 click.echo(f"{'':8} -> {finding.fix}")
-    return 5 if any(finding.level == "problem" for finding in findings) else 0
 
 
 COMMANDS = (render, check, status, logs)

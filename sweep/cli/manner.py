@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from sweep.errors import UsageError
+from sweep.errors import OutOfTime, UsageError
 
 if TYPE_CHECKING:
     from sweep.estimate import Pace
     from sweep.inventory import HostSpec
-    from sweep.plan import Plan
+    from sweep.plan import Due, Plan
     from sweep.until import Until
 
 HERE, ON_HOST = "here", "host"
@@ -54,6 +54,23 @@ class DetachingCommand(click.Command):
         rest = args[len(words) :]
         alone = [f"--detach={HERE}" if word == "--detach" else word for word in words]
         return super().parse_args(ctx, [*alone, *rest])
+
+
+def require_time(until: Until | None, plan: Plan, todo: Mapping[str, Sequence[Due]]) -> None:
+    """Before there is a connection: raise OutOfTime unless --until allows the first launch."""
+    first = next((launch for launch in plan.launches if todo.get(launch.id)), None)
+    if until is None or first is None:
+        return
+    concurrency = todo[first.id][0].point.concurrency
+    reason = until.why_no_launch(datetime.now(UTC), first, concurrency)
+    if reason is not None:
+        raise OutOfTime(f"{reason}; nothing was done on {plan.host}")
+
+
+def require_other_machine(name: str, spec: HostSpec) -> None:
+    """Raise UsageError where =host means nothing: the host is this machine already."""
+    if spec.transport != "ssh":
+        raise UsageError(f"--detach=host: hosts.{name} is this machine; write --detach")
 
 
 _OPTIONS = (

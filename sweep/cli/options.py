@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING
 import click
 
 from sweep.errors import InventoryError
+from sweep.hints import DEFAULT_INVENTORY
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from sweep.inventory import Inventory
-
-DEFAULT_INVENTORY = Path("inventory.yaml")
-DEFAULT_RUNS = Path("runs")
 
 
 @dataclass(frozen=True)

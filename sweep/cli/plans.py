@@ -16,7 +16,7 @@ from sweep.limits import MOST_TRIALS
 
 if TYPE_CHECKING:
     from sweep.estimate import Pace
-    from sweep.inventory import FlagValue, HostSpec
+    from sweep.inventory import FlagValue, HostSpec, NotifySpec
     from sweep.matrix import Changes
     from sweep.plan import Plan
     from sweep.unit import RenderedUnit
@@ -53,6 +53,7 @@ class Prepared:
     plan: Plan
     spec: HostSpec
     changes: Changes
+    notify: tuple[NotifySpec, ...] = ()
 
 
 def prepare(options: Options, name: str | None, given: Mapping[str, Any]) -> Prepared:
@@ -65,7 +66,8 @@ def prepare(options: Options, name: str | None, given: Mapping[str, Any]) -> Pre
     inventory = load_inventory(path)
     changes = changes_from(given)
     plan = build_plan(inventory, name, changes)
-    return Prepared(path, plan, inventory.hosts[plan.host], changes)
+    notify = inventory.sweeps[plan.sweep].notify
+    return Prepared(path, plan, inventory.hosts[plan.host], changes, notify)
 
 
 def latest_pace(plan: Plan, runs_dir: Path) -> Pace | None:
@@ -84,14 +86,44 @@ def latest_pace(plan: Plan, runs_dir: Path) -> Pace | None:
 
 
 def read_secrets(prepared: Prepared) -> None:
-    """Raise InventoryError, with file and host, when a secret cannot be read on this machine."""
+    """Raise InventoryError, with a line for each secret that cannot be read on this machine."""
+    if problems := secret_problems(prepared):
+        raise InventoryError("\n".join(problems))
+
+
+def secret_problems(prepared: Prepared) -> list[str]:
+    """`inventory.yaml:14: hosts.gpu.server.secrets.api-key: ...` for each secret that is not there,
+    or is none that SGLang takes."""
+    from sweep.inventory_file import line_of
     from sweep.unit import secret_files
 
-    try:
-        secret_files(prepared.spec.server)
-    except InventoryError as error:
-        where = f"{prepared.inventory}: hosts.{prepared.plan.host}"
-        raise InventoryError(f"{where}.{error}") from error
+    server, host = prepared.spec.server, prepared.plan.host
+    found = []
+    for name, ref in server.secrets.items():
+        try:
+            secret_files(server.model_copy(update={"secrets": {name: ref}}))
+        except InventoryError as error:
+            line = line_of(prepared.inventory, ("hosts", host, "server", "secrets", name))
+            found.append(f"{prepared.inventory}:{line}: hosts.{host}.{error}")
+    return found
+
+
+def webhook_problems(prepared: Prepared) -> list[str]:
+    """The same for each webhook of the sweep whose URL cannot be read: nobody is told by it."""
+    from sweep.inventory import SecretRef
+    from sweep.inventory_file import line_of
+    from sweep.unit import secret_value
+
+    sweep = prepared.plan.sweep
+    found = []
+    for number, spec in enumerate(prepared.notify):
+        if isinstance(spec.webhook, SecretRef):
+            line = line_of(prepared.inventory, ("sweeps", sweep, "notify", number, "webhook"))
+            try:
+                secret_value(spec.webhook, f"sweeps.{sweep}.notify.webhook")
+            except InventoryError as error:
+                found.append(f"{prepared.inventory}:{line}: {error}; until then it tells nobody")
+    return found
 
 
 def changes_from(given: Mapping[str, Any]) -> Changes:

@@ -11,8 +11,9 @@ import click
 from rich.console import Console, RenderableType
 from rich.table import Table
 
+from sweep.hints import of_run
 from sweep.plan import Plan, latest
-from sweep.results import RunDirectory, gave_back
+from sweep.results import RunDirectory, gave_back, untouched
 from sweep.rows import Row
 
 # No table comes near this: on a narrow terminal lines wrap, where numbers would be cut off.
@@ -80,11 +81,14 @@ def closing_lines(run: RunDirectory, plan: Plan, rows: Sequence[Row]) -> Iterato
     yield f"{ok} ok, {failed} failed, {missing} not measured"
     yield f"rows: {run.csv_path}"
     if failed or missing or not gave_back(run.events()):
-        yield f"go on with: sweep resume {run.id}"
+        yield f"go on with: {of_run('resume', run.path)}"
 
 
 def print_closing(run: RunDirectory, plan: Plan, *, color: bool) -> None:
     """The table to stdout, everything else to stderr. A pipe that was closed ends nothing."""
+    if untouched(run):
+        say(f"nothing was done on {plan.host}\n", err=True)
+        return
     rows = run.rows()
     print_to_stdout(result_table(plan, rows), color=color)
     for line in closing_lines(run, plan, rows):

@@ -13,10 +13,26 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sweep.cli.look import NO_RUN, runs_dir_option
-from sweep.cli.manner import DetachingCommand, Manner, manner_from, manner_options
+from sweep.cli.manner import (
+    ON_HOST,
+    DetachingCommand,
+    Manner,
+    manner_from,
+    manner_options,
+    require_other_machine,
+    require_time,
+)
 from sweep.cli.options import Options, pass_options
-from sweep.cli.plans import Prepared, latest_pace, plan_options, prepare, render_units
-from sweep.errors import RunDirectoryError, UsageError
+from sweep.cli.plans import (
+    Prepared,
+    latest_pace,
+    plan_options,
+    prepare,
+    render_units,
+    secret_problems,
+    webhook_problems,
+)
+from sweep.errors import OutOfTime, RunDirectoryError, UsageError
 from sweep.limits import MOST_TRIALS
 
 if TYPE_CHECKING:
@@ -45,6 +61,10 @@ def run(
     """Launch a sweep: a CSV row per steps value and concurrency; production back at the end."""
     manner = manner_from(given)
     prepared = prepare(options, name, given)
+    if manner.detach == ON_HOST:
+        require_other_machine(prepared.plan.host, prepared.spec)
+    for problem in webhook_problems(prepared):
+        options.say(f"warning: {problem}")
     if dry_run:
         print_dry_run(options, prepared, runs_dir, manner)
         return 0
@@ -59,6 +79,7 @@ def print_dry_run(options: Options, prepared: Prepared, runs_dir: Path, manner: 
     """Everything a run would do, from the same plan, without a connection."""
     from sweep.cli.dry_run import command_lines, plan_lines, summary_lines, until_lines
     from sweep.estimate import estimate
+    from sweep.plan import due
 
     plan, spec = prepared.plan, prepared.spec
     units = render_units(plan, spec, NO_RUN, options.templates)
@@ -71,6 +92,12 @@ def print_dry_run(options: Options, prepared: Prepared, runs_dir: Path, manner: 
         *(until_lines(until, datetime.now(UTC)) if until else ()),
     ):
         click.echo(line)
+    for problem in secret_problems(prepared):
+        click.echo(f"warning: the run would be refused: {problem}", err=True)
+    try:
+        require_time(until, plan, due(plan, ()))
+    except OutOfTime as error:
+        click.echo(f"warning: the run would be refused: {error}", err=True)
 
 
 def ask_first(prepared: Prepared, runs_dir: Path) -> None:

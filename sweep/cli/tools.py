@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sweep.cli.options import DEFAULT_INVENTORY, Options, packaged_example, pass_options
+from sweep.cli.options import Options, packaged_example, pass_options
 from sweep.errors import FatalError, UsageError
+from sweep.hints import DEFAULT_INVENTORY, with_inventory
 from sweep.limits import MOST_CONCURRENCY, MOST_TOKENS
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def init(options: Options, /, source: tuple[str, str] | None, **given: str | Non
         if example is None:
             raise FatalError("this installation of sweep has lost its example inventory")
         write_new(path, example.read_text())
-        options.say(f"wrote {path}; `sweep run demo` tries the tool here")
+        options.say(f"wrote {path}; `{with_inventory('run demo', path)}` tries the tool here")
         return
     from sweep.host import connect
 
@@ -125,7 +126,8 @@ def init(options: Options, /, source: tuple[str, str] | None, **given: str | Non
     write_new(path, draft.text)
     for note in draft.notes:
         options.say(f"note: {note}")
-    options.say(f"wrote {path}; look at it, then: sweep run overnight --dry-run")
+    then = with_inventory("run overnight --dry-run", path)
+    options.say(f"wrote {path}; look at it, then: {then}")
 
 
 def _spec_for(target: str, given: dict[str, str | None]) -> HostSpec:

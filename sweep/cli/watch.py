@@ -15,6 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from sweep.hints import of_run
 from sweep.plan import Plan, latest
 from sweep.plan_document import plan_from_doc
 from sweep.results import RunDirectory, Status
@@ -22,6 +23,7 @@ from sweep.results.status import duration
 from sweep.rows import Row
 
 LOOK_S = 1.0
+PLAIN_S = 10.0  # without a terminal: at most a line in that time
 # Of the time, at most this share is spent reading: a run of very many rows is looked at less often.
 READING_SHARE = 0.2
 MOST_FAILURES = 8
@@ -60,7 +62,12 @@ def watch(
     console: Console,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Status:
-    """Show the run until nobody works on it any more; how it stands then. `look` finds that out."""
+    """Show the run until nobody works on it any more; how it stands then. `look` finds that out.
+
+    Where it is no terminal: a line for what has changed, and the whole picture in the end.
+    """
+    if not console.is_terminal:
+        return _watch_plainly(run, look, console, sleep)
     with Live(console=console, auto_refresh=False, vertical_overflow="visible") as live:
         while True:
             began = time.monotonic()
@@ -70,6 +77,27 @@ def watch(
             if status.state != "running":
                 return status
             sleep(max(LOOK_S, (time.monotonic() - began) / READING_SHARE))
+
+
+def _watch_plainly(
+    run: RunDirectory,
+    look: Callable[[], Status],
+    console: Console,
+    sleep: Callable[[float], None],
+) -> Status:
+    shown: object = None
+    while True:
+        status = look()
+        if status.state != "running":
+            console.print(view(status, plan_from_doc(run.plan().get("plan", {})), run.rows()))
+            return status
+        now = status.now.text() if status.now else "nothing yet"
+        if shown != (shown := (status.ok, status.failed, now)):
+            said = f"{status.run_id} on {status.host}: running, {status.ok} of {status.trials} "
+            said += f"trials ok, {status.failed} failed, now {now}, {time_text(status)}"
+            console.print(f"{status.at.astimezone():%H:%M:%S} {said}", soft_wrap=True)
+            console.file.flush()
+        sleep(PLAIN_S)
 
 
 def view(status: Status, plan: Plan, rows: Sequence[Row]) -> RenderableType:
@@ -87,7 +115,7 @@ def view(status: Status, plan: Plan, rows: Sequence[Row]) -> RenderableType:
     if failed := list(failures(plan, rows)):
         parts += [Text(), *_failure_lines(failed)]
     if status.state in ("interrupted", "ended") and status.ok < status.trials:
-        parts += [Text(), Text(f"go on with: sweep resume {status.run_id}")]
+        parts += [Text(), Text(f"go on with: {of_run('resume', status.path)}")]
     return Group(*parts)
 
 
@@ -108,7 +136,8 @@ def time_text(status: Status) -> str:
     """How long it has taken and will take, and when it will be over."""
     parts = []
     if status.elapsed_s is not None:
-        parts.append(f"{duration(status.elapsed_s)} so far")
+        took = "so far" if status.state == "running" else "in all"
+        parts.append(f"{duration(status.elapsed_s)} {took}")
     if status.remaining_s is not None:
         over = (status.at + timedelta(seconds=status.remaining_s)).astimezone()
         parts.append(f"about {duration(status.remaining_s)} left, until {over:%H:%M}")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sweep.errors import InventoryError
+from sweep.hints import with_inventory
 from sweep.inventory import HostSpec, Inventory, SweepSpec
 from sweep.inventory_file.hosts import read_host, written_flag
 from sweep.inventory_file.report import Report
@@ -33,9 +34,17 @@ def load_inventory(path: Path) -> Inventory:
     return inventory
 
 
+def line_of(path: Path, where: tuple[str | int, ...]) -> int:
+    """The line of the file in which a key, or the nearest thing above it, stands."""
+    return _tree(path).line(where)
+
+
 def _tree(path: Path) -> Tree:
     try:
         data = path.read_bytes()
+    except FileNotFoundError as error:
+        write = with_inventory("init", path)
+        raise InventoryError(f"there is no {path}; `{write}` writes one") from error
     except OSError as error:
         reason = error.strerror or type(error).__name__
         text = f"cannot be read ({reason}); name another file with -i, or write one: sweep init"

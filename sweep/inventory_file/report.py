@@ -36,8 +36,11 @@ class Report:
         return any(problem.path[: len(path)] == path for problem in self.problems)
 
     def lines(self) -> list[str]:
-        """`inventory.yaml:14: hosts.blackwell.become: ...`, first line first, none twice."""
-        ordered = sorted(self.problems, key=lambda problem: problem.line)
+        """`inventory.yaml:14: hosts.blackwell.become: ...`, first line first, none twice: one
+        mistake below an anchor is one, however many use it."""
+        by_place = {(self.tree.place(p.path), p.text): p for p in reversed(self.problems)}
+        kept = [p for p in self.problems if by_place[self.tree.place(p.path), p.text] is p]
+        ordered = sorted(kept, key=lambda problem: problem.line)
         found = (f"{self.name}:{p.line}: {path_text(p.path)}: {p.text}" for p in ordered)
         return list(dict.fromkeys(on_one_line(line) for line in found))
 

@@ -38,10 +38,12 @@ class Unreadable:
 
 @dataclass
 class Tree:
-    """A document. `lines` and `written` (plain scalars as they stand) are by path from the top."""
+    """A document. What it knows is by path from the top: `lines`, `offsets` (where a key or an item
+    begins, the same for all that use an anchor) and `written` (plain scalars as they stand)."""
 
     value: object = None
     lines: dict[Path, int] = field(default_factory=dict)
+    offsets: dict[Path, int] = field(default_factory=dict)
     written: dict[Path, str] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
@@ -50,6 +52,14 @@ class Tree:
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path, 1)
+
+    def place(self, path: Path) -> tuple[int, Path]:
+        """What a path names, whoever uses it: where the nearest known thing above begins, and the
+        rest of the path."""
+        known = path
+        while known and known not in self.offsets:
+            known = known[:-1]
+        return self.offsets.get(known, 0), path[len(known) :]
 
 
 def read_tree(text: str) -> Tree:
@@ -129,7 +139,7 @@ class _Reader:
         if node.tag != f"{_TAG}seq":
             return self._tagged(node, path)
         for index, item in enumerate(node.value):
-            self.tree.lines[(*path, index)] = item.start_mark.line + 1
+            self._stands((*path, index), item)
         return [self._read(item, (*path, index)) for index, item in enumerate(node.value)]
 
     def _mapping(self, node: yaml.MappingNode, path: Path) -> object:
@@ -137,8 +147,12 @@ class _Reader:
             return self._tagged(node, path)
         pairs = self._pairs(node, path)
         for name, (key, _) in pairs.items():
-            self.tree.lines[(*path, name)] = key.start_mark.line + 1
+            self._stands((*path, name), key)
         return {name: self._read(value, (*path, name)) for name, (_, value) in pairs.items()}
+
+    def _stands(self, path: Path, node: yaml.Node) -> None:
+        self.tree.lines[path] = node.start_mark.line + 1
+        self.tree.offsets[path] = node.start_mark.index
 
     def _pairs(self, node: yaml.MappingNode, path: Path) -> dict[str, tuple[yaml.Node, yaml.Node]]:
         """Keys by their text. `<<` adds what is not given here; of several the first one wins."""

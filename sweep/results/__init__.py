@@ -8,7 +8,7 @@ from __future__ import annotations
 from sweep.results.directory import RunDirectory, current_run, new_run, open_run, run_ids
 from sweep.results.events import Event
 from sweep.results.lock import LockOwner, LockState
-from sweep.results.status import LaunchStatus, Status, gave_back, read_status
+from sweep.results.status import LaunchStatus, Status, gave_back, read_status, untouched
 
 __all__ = [
     "Event",
@@ -23,4 +23,5 @@ __all__ = [
     "open_run",
     "read_status",
     "run_ids",
+    "untouched",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -257,6 +258,10 @@ class RunDirectory:
             with files.translated(path, "rename"):
                 path.rename(files.free_name(path))
         files.write_atomic(path, data)
+
+    def remove(self) -> None:
+        """Remove the whole run, as far as that can be done."""
+        shutil.rmtree(self.path, ignore_errors=True)
 
     def write(self, name: str, data: bytes) -> Path:
         """Write one of the files made from the results (a report, a plot), whole; its path."""

@@ -155,12 +155,12 @@ def require_room(directory: Path, needed: int = ROOM_BYTES) -> None:
     if free < needed:
         raise OutOfRoom(
             f"{free / 2**20:.0f} MiB free where {directory} lies, {needed / 2**20:.0f} MiB are "
-            "needed before a measurement starts; make room, then resume"
+            "needed before a measurement starts; make room there first"
         )
     if found.f_files and not found.f_favail:
         raise OutOfRoom(
-            f"no inode free where {directory} lies: it holds too many small files; remove some, "
-            "then resume"
+            f"no inode free where {directory} lies: it holds too many small files; remove some "
+            "first"
         )
 
 

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from sweep.errors import RunDirectoryError
+from sweep.hints import of_run
 from sweep.results.files import FILE_MODE, translated
 
 # `lock_state` takes a shared lock for an instant: a writer that meets it asks again.
@@ -50,7 +51,7 @@ def hold(path: Path, since: str, sleep: Callable[[float], None] = time.sleep) ->
             raise RunDirectoryError(
                 f"{path.parent}: another sweep writes to it"
                 + (f" ({owner})" if owner else "")
-                + "; wait for it, or end it with `sweep stop`"
+                + f"; wait for it, or end it with `{of_run('stop', path.parent)}`"
             )
         owner = LockOwner(os.getpid(), socket.gethostname(), since)
         with translated(path, "write"):

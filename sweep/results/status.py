@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Literal
 
+from sweep.hints import of_run, with_inventory
 from sweep.plan import Plan, latest
 from sweep.plan_document import plan_from_doc
 from sweep.results.directory import RunDirectory
@@ -73,6 +75,8 @@ class Status:
     remaining_s: float | None
     last: Row | None
     why: str | None
+    path: Path
+    inventory: Path | None = None
 
     @property
     def trials(self) -> int:
@@ -102,19 +106,21 @@ class Status:
             said.append(f"now: {self.now.text()}, for {duration(since)}")
         if self.elapsed_s is not None:
             left = "" if self.remaining_s is None else f", about {duration(self.remaining_s)} left"
-            said.append(f"{duration(self.elapsed_s)} so far{left}")
+            took = "so far" if self.state == "running" else "in all"
+            said.append(f"{duration(self.elapsed_s)} {took}{left}")
         if self.why:
             said.append(f"why: {self.why}")
         if self.last:
             said.append(f"last: {_row_text(self.last)}")
         said += [_launch_line(launch) for launch in self.launches]
         if self.state == "interrupted":
+            restore = with_inventory(f"restore {self.host}", self.inventory)
             said.append(
                 f"production on {self.host}: its own timer restores it if nothing is heard of the "
-                f"sweep; at once: sweep restore {self.host}"
+                f"sweep; at once: {restore}"
             )
         if self.state in ("interrupted", "ended") and self.ok < self.trials:
-            said.append(f"go on with: sweep resume {self.run_id}")
+            said.append(f"go on with: {of_run('resume', self.path)}")
         return said
 
 
@@ -171,6 +177,8 @@ def read_status(run: RunDirectory, elsewhere: LockState | None = None) -> Status
         remaining_s=remaining_s(plan, rows, events, at) if alive else None,
         last=rows[-1] if rows else None,
         why=_why(state, end, session, lock.owner),
+        path=run.path,
+        inventory=Path(str(document["inventory"])) if document.get("inventory") else None,
     )
 
 
@@ -206,6 +214,22 @@ def gave_back(events: Sequence[Event]) -> bool:
     session = _session(events)
     end = _end(session)
     return not session or (end is not None and end.fields.get("exit_code") in (0, 1))
+
+
+def untouched(run: RunDirectory) -> bool:
+    """Whether nothing was ever done for this run on its host, not even a lock taken.
+
+    Every process of it got no further than connecting, or was refused by the host.
+    """
+    events = run.events()
+    stages = [event.fields.get("stage") for event in events if event.kind == "stage"]
+    refusals = sum(event.kind == "refused" for event in events)
+    return (
+        not run.is_away
+        and set(stages) <= {"connect", "take the host"}
+        and stages.count("take the host") == refusals
+        and not run.rows()
+    )
 
 
 def _state(

@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from sweep.errors import (
     HostError,
     HostRebooted,
+    HostRefused,
     HostUnreachable,
     Interrupted,
     OutOfRoom,
@@ -25,8 +26,12 @@ def take_host(session: Session) -> None:
     """Take the host and tell what was found there. Raises HostError."""
     sweep = session.sweep
     sweep.stage(Stage("take the host"))
-    with noticing_reboots(session):
-        takeover = session.systemd.take(Owner.here(sweep.clock.now()))
+    try:
+        with noticing_reboots(session):
+            takeover = session.systemd.take(Owner.here(sweep.clock.now()))
+    except HostRefused as error:
+        sweep.run.event("refused", text=str(error))
+        raise
     for text in takeover.notes:
         sweep.note(text)
 

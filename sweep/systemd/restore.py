@@ -45,6 +45,11 @@ class _Look:
         return ", ".join(_state(one) for one in self.production if not is_up(one))
 
     @property
+    def serves(self) -> bool:
+        """Production is up, and nothing is being done about it."""
+        return not self.at_work and all(one["ActiveState"] == "active" for one in self.production)
+
+    @property
     def trouble(self) -> str:
         """What there is to wait for; empty: production is restored."""
         if self.at_work:
@@ -127,11 +132,13 @@ fi
         if restored_at:
             said = f"the host itself started {record.names} at {restored_at}"
             return Restored(record.units, 0.0, said + self._tidy())
-        earlier = self._look(record).at_work
+        earlier = self._look(record)
         self.request(why)
-        self._wait(record, began + within_s, again=why if earlier else None)
+        self._wait(record, began + within_s, again=why if earlier.at_work else None)
         seconds = site.clock.monotonic() - began
         said = f"{record.names} again up after {seconds:.0f} s"
+        if earlier.serves and not record.by_command:
+            said = f"{record.names} was up: there was nothing to start"
         if not record.owed:
             said = "production was down before and stays down"
         return Restored(record.units, seconds, said + self._tidy())

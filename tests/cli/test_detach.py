@@ -82,10 +82,9 @@ def test_a_refusal_is_shown_and_is_the_status(tmp_path: Path) -> None:
     shown = sweep("run", "overnight", "--detach", "--yes", cwd=tmp_path)
     assert shown.returncode == 5
     assert "gpu.does-not-resolve.invalid" in shown.stderr
-    assert "go on with: sweep resume" in shown.stderr
+    assert "nothing was done on gpu" in shown.stderr
     assert "follow" not in shown.stderr
-    assert not the_run(tmp_path).lock_state().held
-    assert not the_run(tmp_path).output_path.exists()
+    assert list((tmp_path / "runs").iterdir()) == [], "it would be the latest run"
 
 
 def test_a_locked_run_is_refused_at_once(tmp_path: Path) -> None:
@@ -105,8 +104,8 @@ def test_an_interrupt_before_it_has_left_ends_it(tmp_path: Path) -> None:
         time.sleep(0.01)
     os.killpg(process.pid, signal.SIGINT)
     _, said = process.communicate(timeout=120)
-    run = the_run(tmp_path)
-    wait_until_ended(run)
+    for path in tmp_path.glob("runs/*/plan.json"):
+        wait_until_ended(RunDirectory(path.parent))
     # Either it was still here, or it had left in that moment: then the signal was not for it.
     assert process.returncode in (0, 130), said
     assert ("ended by SIGINT" in said) == (process.returncode == 130)
@@ -118,6 +117,7 @@ def test_an_interrupt_before_it_has_left_ends_it(tmp_path: Path) -> None:
         (("--detach", "demo", "--dry-run"), 0, ""),
         (("demo", "--detach", "--dry-run"), 0, ""),
         (("demo", "--detach=host", "--yes"), 2, "hosts.demo is this machine; write --detach"),
+        (("demo", "--detach=host", "--dry-run"), 2, "hosts.demo is this machine; write --detach"),
         (("demo", "--detach=there"), 2, "'there' is not one of"),
     ],
 )

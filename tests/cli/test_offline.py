@@ -79,6 +79,8 @@ def test_init_writes_the_example_once(tmp_path: Path) -> None:
     again = sweep("init", cwd=tmp_path)
     assert again.returncode == 2
     assert "inventory.yaml" in again.stderr
+    other = sweep("-i", "my.yaml", "init", cwd=tmp_path)
+    assert "`sweep -i my.yaml run demo`" in other.stderr
 
 
 @pytest.mark.parametrize(

@@ -52,8 +52,9 @@ def test_a_run_that_cannot_even_begin_leaves_production_alone(tmp_path: Path) ->
     assert shown.returncode == 6, shown.stderr
     assert "production is to serve again by" in shown.stderr
     assert "l-01 with one trial takes about" in shown.stderr
-    assert "install" not in shown.stderr
-    assert "go on with: sweep resume demo-" in shown.stderr
+    assert "connect" not in shown.stderr
+    assert "again up" not in shown.stderr
+    assert not (tmp_path / "runs").exists()
 
 
 def soon_enough(run: RunDirectory, seconds: float) -> str:

@@ -69,6 +69,32 @@ def test_it_looks_until_nobody_works_on_the_run(tmp_path: Path) -> None:
     assert len(looks) == len(held) + 1
 
 
+def test_without_a_terminal_a_line_says_what_has_changed(tmp_path: Path) -> None:
+    clock = Ticker()
+    run = RunDirectory(make_night(tmp_path, range(3), (1, 4)).path, clock)
+    path = tmp_path / "shown"
+    with path.open("w") as file, run.lock():
+        run.begin({"l-02": 2}, resumed=True)
+        stages = iter(["install", "install", "wait healthy", None])
+
+        def sleep(_: float) -> None:
+            clock.move(10)
+            stage = next(stages)
+            if stage is None:
+                run.end("finished", 0)
+            else:
+                run.event("stage", stage=stage, launch="l-02")
+
+        watch(run, lambda: read_status(run), Console(width=60, file=file), sleep)
+    running = [line for line in path.read_text().splitlines() if ": running, " in line]
+    assert [re.sub(r".*now (.*), [^,]* so far.*", r"\1", line) for line in running] == [
+        "nothing yet",
+        "l-02 install",
+        "l-02 wait healthy",
+    ]
+    assert "best so far" in path.read_text(), "the whole picture in the end"
+
+
 def test_the_best_of_a_concurrency_is_of_means_over_trials_that_are_ok() -> None:
     plan = make_plan((1, 2), (4,), 2)
     one, two = (launch.points[0].id for launch in plan.launches)

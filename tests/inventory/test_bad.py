@@ -49,13 +49,32 @@ def test_a_file_that_cannot_be_read_or_is_not_text(tmp_path: Path) -> None:
     with pytest.raises(InventoryError) as caught:
         load_inventory(tmp_path / "none.yaml")
     assert str(caught.value) == (
-        f"{tmp_path}/none.yaml:1: YAML: cannot be read (No such file or directory); "
-        "name another file with -i, or write one: sweep init"
+        f"there is no {tmp_path}/none.yaml; `sweep -i {tmp_path}/none.yaml init` writes one"
     )
+    with pytest.raises(InventoryError, match=r"cannot be read \(Is a directory\)"):
+        load_inventory(tmp_path)
     assert refusal(b"hosts:\n  \xff: {}\n", tmp_path) == [
         "inventory.yaml:2: YAML: is not UTF-8 text here; save the file as UTF-8"
     ]
     assert LINE.fullmatch(refusal("[" * 5000, tmp_path)[0])
+
+
+def test_a_mistake_below_an_anchor_is_told_once(tmp_path: Path) -> None:
+    text = """\
+hosts:
+  one: {address: a, server: &server {command: [/bin/x], args: {portt: 1}}}
+  two: {address: b, server: *server}
+  three: {address: c, server: {command: [/bin/x], port: x}}
+  four: {address: c, server: {<<: *server, port: x}}
+sweeps:
+  s: {host: one, steps: 1, concurrency: 1}
+"""
+    told = [line.split(": ")[1] for line in refusal(text, tmp_path)]
+    assert [path for path in told if "port" in path] == [
+        "hosts.one.server.args.portt",
+        "hosts.three.server.port",
+        "hosts.four.server.port",
+    ]
 
 
 def test_aliases_cannot_make_it_huge(tmp_path: Path) -> None:

@@ -1,0 +1,23 @@
+"""Commands that messages propose, as they are to be typed in this very directory."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+DEFAULT_INVENTORY = Path("inventory.yaml")
+DEFAULT_RUNS = Path("runs")
+
+
+def of_run(command: str, run: Path) -> str:
+    """`sweep resume RUN`, with --runs-dir where the run's directory does not lie in ./runs."""
+    runs = run.resolve().parent
+    where = "" if runs == DEFAULT_RUNS.resolve() else f" --runs-dir {shlex.quote(str(runs))}"
+    return f"sweep {command} {run.name}{where}"
+
+
+def with_inventory(command: str, inventory: Path | None) -> str:
+    """`sweep run`, with -i where the inventory is not ./inventory.yaml; None: it is not known."""
+    if inventory is None or inventory.resolve() == DEFAULT_INVENTORY.resolve():
+        return f"sweep {command}"
+    return f"sweep -i {shlex.quote(str(inventory))} {command}"
