@@ -7,8 +7,9 @@ Three kinds carry the state of a run, all others are for people:
             `concurrency`, `trial`
     end     that process stops working on it: `reason`, `exit_code`
 
-`refused` says that the host refused to be taken, and that nothing was changed there. Two more say what a later process needs of a server that it finds running: `started` and `ready`
-(`launch`, `invocation`, `startup_s`).
+`refused` says that the host refused to be taken, and that nothing was changed there. Two more say
+what a later process needs of a server that it finds running: `started` and `ready` (`launch`,
+`invocation`, `startup_s`).
 """
 
 from __future__ import annotations

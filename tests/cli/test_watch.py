@@ -33,6 +33,9 @@ def test_a_finished_run_in_one_picture(tmp_path: Path) -> None:
     text = shown(run)
     assert f"{run.id} on gpu: ended" in text
     assert "6 of 8 trials ok, 2 failed" in text
+    assert " in all" in text
+    assert any(line.endswith(" in all") for line in read_status(run).lines())
+    assert "so far" not in text.replace("best so far", "")
     assert re.search(r"16 +steps=3 +[\d.]+ +3 of 4", text), "the best so far at C=16"
     assert "l-03 steps=2: cuda_oom (2 trials) CUDA out of memory" in text
     assert f"go on with: sweep resume {run.id}" in text
