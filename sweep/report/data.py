@@ -16,6 +16,7 @@ import pandas as pd
 from sweep.errors import RunDirectoryError, SweepError, UsageError
 from sweep.plan import Plan
 from sweep.plan_document import plan_from_doc
+from sweep.report.csv_file import read_csv
 from sweep.results import Event, RunDirectory, Status, open_run, read_status
 from sweep.results.table import INTEGERS, REALS
 from sweep.rows import COLUMNS
@@ -190,7 +191,7 @@ def _placed(event: Event) -> dict[str, Any]:
 
 
 def _load_csv(path: Path, source_id: str) -> tuple[Source, pd.DataFrame, pd.DataFrame]:
-    raw = _read_csv(path)
+    raw = read_csv(path)
     frame, left_out = _measurements(raw, source_id)
     return Source(source_id, path, "csv", left_out=left_out), frame, _event_frame(source_id, ())
 
@@ -219,28 +220,24 @@ def _measurements(raw: pd.DataFrame, source_id: str) -> tuple[pd.DataFrame, tupl
     return _numbered(frame), left_out
 
 
-def _read_csv(path: Path) -> pd.DataFrame:
-    try:
-        # As text where it is not all numbers: a stray word must cost a cell, not the file.
-        return pd.read_csv(path, skipinitialspace=True, low_memory=False, encoding_errors="replace")
-    except pd.errors.EmptyDataError as error:
-        raise UsageError(f"{path} is empty: not even a header") from error
-    except (OSError, pd.errors.ParserError) as error:
-        raise UsageError(f"{path} cannot be read: {error}") from error
-
-
 def _usable(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """The rows that say what was measured where; how many do not."""
+    frame = frame.assign(status=frame["status"].str.strip().str.lower())
+    known = frame["status"].fillna("ok").isin(["ok", "failed"])
     failed = frame["status"].fillna("") == "failed"
-    placed = frame[STEPS].notna() & frame["concurrency"].notna()
+    placed = (frame[STEPS] >= 0).fillna(False) & (frame["concurrency"] >= 1).fillna(False)
     measured = frame[list(METRICS)].notna().any(axis=1) | failed
     said = []
     if count := int((~placed).sum()):
-        said.append(f"{count} rows without steps or concurrency were left out")
-    if count := int((placed & ~measured).sum()):
+        said.append(f"{count} rows without whole numbers of steps and concurrency were left out")
+    if count := int((placed & ~known).sum()):
+        said.append(f"{count} rows whose status is neither ok nor failed were left out")
+    if count := int((placed & known & ~measured).sum()):
         said.append(f"{count} rows without {' or '.join(METRICS)} were left out")
-    frame = frame[placed & measured].reset_index(drop=True)
+    frame = frame[placed & known & measured].reset_index(drop=True)
     frame["status"] = frame["status"].fillna("ok")
+    if count := int((frame.duplicated() & (frame["status"] != "failed")).sum()):
+        said.append(f"{count} rows are the same as another in every column: copies are no repeats")
     return frame, tuple(said)
 
 
@@ -257,6 +254,10 @@ def _numbered(frame: pd.DataFrame) -> pd.DataFrame:
         frame["trial"] = (frame.groupby("point").cumcount() + 1).astype("Int64")
         frame["attempt"] = 1
     frame["attempt"] = frame["attempt"].fillna(1).astype("Int64")
+    if (frame.groupby(["point", "trial"])["run_id"].nunique() > 1).any():
+        # Of several runs in one table: trial 1 of one is no attempt at trial 1 of the other.
+        numbers = frame.groupby(["run_id", "trial"], dropna=False, sort=False).ngroup()
+        frame["trial"] = (numbers + 1).astype("Int64")
     return frame
 
 

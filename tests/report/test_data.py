@@ -35,8 +35,26 @@ def csv(tmp_path: Path, text: str, name: str = "measured.csv") -> Path:
         "steps,concurrency,agg_tok_s\n3.0,4.0,542.6\n",
         "steps,concurrency,agg_tok_s\n3,4,542.6\n,,\n",
         "\ufeffsteps,concurrency,agg_tok_s\r\n3,4,542.6\r\n",
+        "steps,concurrency,agg_tok_s\n3,4,542.6,\n",
+        "steps,concurrency,agg_tok_s\n3,4,542.6,,\n",
+        "steps , concurrency , agg_tok_s \n3,4,542.6\n",
+        "steps,concurrency,agg_tok_s,status\n3,4,542.6,OK\n",
+        "steps,concurrency,agg_tok_s\n3,4,542.6\n-1,4,1\n3,-4,1\n3,0,1\n",
     ],
-    ids=["steps", "ours", "blanks", "empty", "floats", "empty line", "spreadsheet"],
+    ids=[
+        "steps",
+        "ours",
+        "blanks",
+        "empty",
+        "floats",
+        "empty line",
+        "spreadsheet",
+        "comma at the end",
+        "two commas",
+        "wide header",
+        "capitals",
+        "below zero",
+    ],
 )
 def test_a_table_somebody_typed(tmp_path: Path, text: str) -> None:
     results = load_results([csv(tmp_path, text)])
@@ -73,9 +91,39 @@ def test_a_word_where_a_number_belongs_costs_its_row_and_is_told(tmp_path: Path)
     results = load_results([path])
     assert len(results.trials) == 1
     assert results.sources[0].left_out == (
-        "1 rows without steps or concurrency were left out",
+        "1 rows without whole numbers of steps and concurrency were left out",
         "1 rows without agg_tok_s or per_req_tok_s were left out",
     )
+
+
+def test_a_row_longer_than_the_header_is_refused_not_moved(tmp_path: Path) -> None:
+    path = csv(tmp_path, "steps,concurrency,agg_tok_s,per_req_tok_s\n3,4,542,6,90\n")
+    with pytest.raises(UsageError, match="more cells than its header"):
+        load_results([path])
+
+
+def test_a_status_of_another_word_is_told(tmp_path: Path) -> None:
+    path = csv(tmp_path, "steps,concurrency,agg_tok_s,status\n0,4,100,done\n3,4,150,ok\n")
+    results = load_results([path])
+    assert results.trials["status"].tolist() == ["ok"]
+    assert results.sources[0].left_out == (
+        "1 rows whose status is neither ok nor failed were left out",
+    )
+
+
+def test_copies_of_a_row_are_told(tmp_path: Path) -> None:
+    path = csv(tmp_path, "steps,concurrency,agg_tok_s\n0,4,100\n0,4,100\n3,4,150\n")
+    results = load_results([path])
+    assert results.sources[0].left_out == (
+        "1 rows are the same as another in every column: copies are no repeats",
+    )
+
+
+def test_two_runs_in_one_table_are_repeats_of_each_other(tmp_path: Path) -> None:
+    head = "run_id,point,trial,attempt,steps,concurrency,agg_tok_s\n"
+    rows = "a,p,1,1,3,4,100\na,p,1,2,3,4,101\na,p,2,1,3,4,102\nb,p,1,1,3,4,103\n"
+    trials = load_results([csv(tmp_path, head + rows)]).trials
+    assert trials["agg_tok_s"].tolist() == [101, 102, 103]
 
 
 def test_repeated_rows_are_trials(tmp_path: Path) -> None:
