@@ -135,17 +135,32 @@ def _paired(before: Analysis, after: Analysis) -> Iterator[Pair]:
     if len(before.groups) == len(after.groups) == 1:
         yield "", before.groups[0], after.groups[0]
         return
-    found = [
-        (old.label, old, new)
-        for old in before.groups
-        for new in after.groups
-        if _same_setting(old.conditions, new.conditions)
-    ]
+    found = _matched(before.groups, after.groups)
     if not found:
         raise UsageError(
             "nothing to compare: the two have no workload, temperature and swept flags in common"
         )
-    yield from found
+    yield from ((old.label, old, new) for old, new in found)
+
+
+def _matched(before: Sequence[Group], after: Sequence[Group]) -> list[tuple[Group, Group]]:
+    """Each setting of A with one of B, those of the same model and machine before all others."""
+    pairs = [
+        (old, new)
+        for old in before
+        for new in after
+        if _same_setting(old.conditions, new.conditions)
+    ]
+    found: dict[str, tuple[Group, Group]] = {}
+    for old, new in sorted(pairs, key=lambda pair: _likeness(*pair), reverse=True):
+        if old.id not in found and all(new is not taken for _, taken in found.values()):
+            found[old.id] = (old, new)
+    return [found[old.id] for old in before if old.id in found]
+
+
+def _likeness(old: Group, new: Group) -> tuple[bool, ...]:
+    names = ("model", "gpu", "host", "sglang_version")
+    return tuple(getattr(old.conditions, name) == getattr(new.conditions, name) for name in names)
 
 
 def _same_setting(one: Conditions, other: Conditions) -> bool:

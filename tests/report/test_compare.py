@@ -98,6 +98,18 @@ def test_a_setting_that_is_gone_stops_the_gate() -> None:
     )
 
 
+def test_each_model_is_held_against_itself() -> None:
+    double = {steps: 2 * rate for steps, rate in TRUTH.items()}
+    small, large = table(TRUTH, model="small"), table(double, model="large")
+    found = compared(pd.concat([small, large]), pd.concat([large, small]))
+    assert {change.effect.change for change in found.changes if change.effect} == {0.0}
+    assert len(found.changes) == 12
+    assert found.unmatched == ()
+    gone = compared(pd.concat([small, large]), small.assign(gpu="other"))
+    assert gone.unmatched == ("large",)
+    assert {change.group for change in gone.changes} == {"small"}
+
+
 def test_what_only_one_has_and_what_differs_is_named() -> None:
     one = table(TRUTH, sglang_version="0.5.22", gpu="A")
     other = table({**TRUTH, 3: 210.0}, sglang_version="0.5.23", gpu="A", seed=2)
