@@ -10,7 +10,7 @@ from scipy import stats
 
 from sweep.errors import UsageError
 from sweep.report.effects import LEVEL, choose, judge
-from sweep.report.estimates import KNOWN, Estimate, Fit
+from sweep.report.estimates import KNOWN, Estimate, Fit, change
 from sweep.report.summary import Analysis, Cell, Conditions, Effect, Group, Interval, Load
 
 Settings = Sequence[tuple[str, str, str]]
@@ -212,13 +212,11 @@ def _effect(old: Fit, new: Fit, place: tuple[str, int], level: float) -> Effect:
     variance = sum(part for part, _ in spreads)
     uncertain = sum(part**2 / df for part, df in spreads)
     df = min(variance**2 / uncertain, KNOWN) if uncertain else KNOWN
-    change = other.mean - one.mean
+    apart = other.mean - one.mean
     reach = float(stats.t.ppf(0.5 + level / 2, df)) * math.sqrt(variance)
-    interval = Interval(math.expm1(change - reach), math.expm1(change + reach))
+    interval = Interval(change(apart - reach), change(apart + reach))
     measured = old.noise.measured and new.noise.measured
-    return Effect(
-        place[1], place[1], math.expm1(change), interval, judge(interval, measured=measured)
-    )
+    return Effect(place[1], place[1], change(apart), interval, judge(interval, measured=measured))
 
 
 def _point(fit: Fit, load: str, steps: int) -> Estimate:

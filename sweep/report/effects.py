@@ -16,7 +16,7 @@ from functools import lru_cache
 import numpy as np
 from scipy import optimize, special, stats
 
-from sweep.report.estimates import Estimate, Fit, odds
+from sweep.report.estimates import Estimate, Fit, change, odds, ratio
 from sweep.report.summary import Effect, Interval, Verdict
 
 LEVEL = 0.95
@@ -72,10 +72,10 @@ def effects(fit: Fit, points: Sequence[Estimate], control: int) -> dict[int, Eff
     limit = dunnett_critical(shared, min(df for _, df in spreads))
     found = {}
     for point, (variance, _) in zip(others, spreads, strict=True):
-        change, reach = point.mean - base.mean, limit * math.sqrt(variance)
-        interval = Interval(math.expm1(change - reach), math.expm1(change + reach))
+        apart, reach = point.mean - base.mean, limit * math.sqrt(variance)
+        interval = Interval(change(apart - reach), change(apart + reach))
         verdict = judge(interval, measured=fit.noise.measured)
-        found[point.steps] = Effect(point.steps, control, math.expm1(change), interval, verdict)
+        found[point.steps] = Effect(point.steps, control, change(apart), interval, verdict)
     return found
 
 
@@ -161,7 +161,7 @@ def point_interval(fit: Fit, point: Estimate) -> Interval:
         ).confidence_interval  # fmt: skip
         low = point.mean - math.hypot(point.mean - found.low, restart)
         high = point.mean + math.hypot(found.high - point.mean, restart)
-    return Interval(math.exp(low), math.exp(high))
+    return Interval(ratio(low), ratio(high))
 
 
 def peaks(fit: Fit, points: Sequence[Estimate]) -> tuple[int, ...]:

@@ -16,6 +16,18 @@ Floats = npt.NDArray[np.float64]
 
 # More degrees of freedom than this are as good as knowing.
 KNOWN = 500.0
+# What a float can still hold, with room to be multiplied by 100.
+_MOST = 700.0
+
+
+def ratio(log: float) -> float:
+    """What a difference of logarithms is a factor of; where nothing is known it has no bounds."""
+    return math.exp(min(log, _MOST))
+
+
+def change(log: float) -> float:
+    """The same as a fraction: 0.05 is 5 % more."""
+    return math.expm1(min(log, _MOST))
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ import pandas as pd
 from scipy import stats
 
 from sweep.report.beliefs import believe
-from sweep.report.estimates import Estimate, Fit, Floats
+from sweep.report.estimates import Estimate, Fit, Floats, change
 from sweep.report.summary import Drift, Interval, Noise
 
 # What one trial is taken to differ by where nothing was measured twice.
@@ -180,9 +180,9 @@ def _drift(again: Again, trials: pd.DataFrame) -> tuple[Drift | None, float, flo
     hours = float(trials["hours"].max() - trials["hours"].min())
     reach = float(stats.t.ppf(0.975, df)) * math.sqrt(variance)
     low, high = ((slope - reach) * hours, (slope + reach) * hours)
-    interval = Interval(math.expm1(low), math.expm1(high))
+    interval = Interval(change(low), change(high))
     matters = not interval.holds(0.0)
-    drift = Drift(math.expm1(slope * hours), interval, hours, again.points, matters)
+    drift = Drift(change(slope * hours), interval, hours, again.points, matters)
     return (drift, slope, variance) if matters else (drift, 0.0, 0.0)
 
 

@@ -16,6 +16,8 @@ from sweep.report.estimates import odds
 from sweep.report.limits import Limits, within
 from sweep.report.summary import Conditions, Effect, Group, Interval, Load, Metric
 
+# Of a load that is all but given up.
+_LEAST = 1e-9
 # A traffic mix: the share of each load, adding up to 1.
 Mix = Mapping[str, float]
 
@@ -186,7 +188,7 @@ def _compromise(group: Group, mix: Mix, *, limited: bool) -> Compromise | None:
         for steps in sorted(losses)
         if steps == likely or odds(*_ahead(group, mix, steps, likely)) >= enough
     )
-    kept = sum(mix[name] * math.log(1 - loss) for name, loss in losses[best].items())
+    kept = sum(mix[name] * math.log(max(1 - loss, _LEAST)) for name, loss in losses[best].items())
     return Compromise(best, mix, 1 - math.exp(kept), losses[best], tuple(left_out))
 
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 Metric = Literal["agg_tok_s", "per_req_tok_s"]
 Verdict = Literal["gain", "loss", "tie", "undecided"]
+# No change that anybody measures is larger, in per cent; what an interval may reach is.
+_MANY = 100000
 # Repeats that settle a comparison, when there were none.
 WANTED_TRIALS = 3
 
@@ -307,4 +309,6 @@ class Analysis:
 def percent(change: float) -> str:
     """A change as people write it: `+125 %`, `-5.4 %`, `+1.5 %`."""
     points = change * 100
+    if points >= _MANY:
+        return f"above {_MANY:+.0f} %"
     return f"{points:+.0f} %" if abs(points) >= 9.95 else f"{points:+.1f} %"

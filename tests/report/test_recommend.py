@@ -14,7 +14,7 @@ from sweep.report.adaptive import adaptive
 from sweep.report.limits import parse_limits
 from sweep.report.paste import flags_alone, pasted
 from sweep.report.recommend import parse_mix, recommend
-from sweep.report.summary import Group
+from sweep.report.summary import Group, percent
 from sweep.report.text import answer_lines, reason_lines, recommendation_json
 from sweep.unit import Templates
 from tests.report.made import group_of, shadowed, table
@@ -135,6 +135,14 @@ def test_what_was_not_measured_keeps_no_limit() -> None:
     (pick,) = recommend(group_of(table(ALONE, loads=(1,))), limits={"tpot_ms_p99": 20.0}).picks
     assert pick.steps is None
     assert pick.why == ("steps=0,1,2,3,4 are out: tpot_p99_ms was not measured",)
+
+
+def test_rates_that_cannot_be_meant_are_no_bug() -> None:
+    rates = [(0, 1, 1e-300), (2, 1, 1e300), (0, 16, 1e300), (2, 16, 1e-300)]
+    frame = pd.DataFrame(rates, columns=["steps", "concurrency", "agg_tok_s"])
+    found = recommend(group_of(frame), mix={"1": 0.5, "16": 0.5})
+    assert [pick.steps for pick in found.picks] == [2, 0]
+    assert percent(1e9) == "above +100000 %"
 
 
 def test_a_mix_or_limit_that_cannot_be_meant_is_refused() -> None:
