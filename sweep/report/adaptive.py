@@ -63,9 +63,9 @@ def adaptive(recommendation: Recommendation) -> Adaptive:
     topk = recommendation.conditions.topk
     if topk not in (None, 1):
         return Adaptive((), (f"SGLang adapts with topk 1 only, and this is topk {topk}",))
-    found = [(batch, pick) for pick in recommendation.picks
-             if (batch := _batch(recommendation, pick)) is not None]  # fmt: skip
-    found.sort(key=lambda one: one[0])
+    by_batch = {batch: pick for pick in recommendation.picks
+                if (batch := _batch(recommendation, pick)) is not None}  # fmt: skip
+    found = sorted(by_batch.items(), key=lambda one: one[0])
     notes = [
         f"C={pick.load} is left out: more requests than steps={pick.steps} admits, so no batch "
         "is that large"
@@ -80,18 +80,24 @@ def adaptive(recommendation: Recommendation) -> Adaptive:
 
 
 def _advice(slots: tuple[Slot, ...]) -> Iterator[str]:
+    yield (
+        "SGLang adapts EAGLE, EAGLE3 and NEXTN alone, and not with DP attention: elsewhere it logs "
+        "`speculative_adaptive disabled` and keeps one value"
+    )
     yield "above the largest load measured its value is kept; between two loads the middle (log)"
     if len({slot.candidates for slot in slots}) == 1 and len(slots[0].candidates) == 1:
         yield "one value is best at every load: --speculative-num-steps alone does the same"
 
 
 def _batch(recommendation: Recommendation, pick: Pick) -> int | None:
-    """The running batch a load amounts to; None where requests queued."""
+    """The running batch of one DP rank that a load amounts to; None where requests queued."""
     if pick.steps is None or pick.capped:
         return None
     load = next(one for one in recommendation.group.loads if one.load == pick.load)
     cell = load.cell(pick.steps)
-    return cell.concurrency if cell else None
+    if cell is None or cell.concurrency is None:
+        return None
+    return math.ceil(cell.concurrency / cell.numbers.get("dp_size", 1))
 
 
 def _candidates(pick: Pick) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pandas as pd
 
 from sweep.benchmarks import remark
-from sweep.report.data import Source
+from sweep.report.data import STEPS, Source
 from sweep.report.summary import Group, percent
 from sweep.verdicts import FLAG_MEANINGS
 
@@ -67,10 +67,17 @@ def _drift(group: Group) -> Iterator[str]:
 
 
 def _mixed(trials: pd.DataFrame) -> Iterator[str]:
-    for column, name in (("sglang_version", "SGLang"), ("gpu", "GPU")):
+    for column, name in (("sglang_version", "SGLang"), ("gpu", "GPU"), ("dp_size", "dp_size")):
         found = sorted(trials[column].dropna().unique())
         if len(found) > 1:
-            yield f"measured with more than one {name}: {', '.join(found)}"
+            told = ", ".join(map(str, found))
+            yield f"measured with more than one {name}, taken together here: {told}"
+    drafts = trials.groupby(STEPS)["speculative_num_draft_tokens"].nunique()
+    if steps := [str(one) for one, count in drafts.items() if count > 1]:
+        yield (
+            "measured with more than one speculative_num_draft_tokens, taken together here: "
+            f"steps={','.join(steps)}"
+        )
 
 
 def _workloads(trials: pd.DataFrame) -> Iterator[str]:

@@ -44,7 +44,9 @@ def with_reasons(group: Group) -> Group:
 def _with_reasons(group: Group, load: Load) -> Load:
     falls = list(_falls(load))
     load = replace(
-        load, shares=tuple(_shares(load)), limited_by=_limit(*falls[0]) if falls else None
+        load,
+        shares=tuple(_shares(load)),
+        limited_by=_limit(group.capacities, *falls[0]) if falls else None,
     )
     return replace(load, why=tuple(_sentences(group, load)))
 
@@ -123,15 +125,23 @@ def change(cell: Cell, against: Cell) -> float:
     return 0.0 if ratio is None else ratio - 1
 
 
-def _limit(fewer: Cell, more: Cell) -> Literal["compute", "admission"] | None:
-    """Why `more` steps lose against `fewer`: see the module's docstring."""
-    if not (more.capped or fewer.capped):
+def _limit(
+    capacities: Sequence[Capacity], fewer: Cell, more: Cell
+) -> Literal["compute", "admission"] | None:
+    """Why `more` steps lose against `fewer`: see the module's docstring. None: nobody can tell."""
+    if not (more.capped or fewer.capped) and _all_ran(capacities, more):
         return "compute"
     rates = _ratio(request_rate(more), request_rate(fewer))
     if rates is None:
         return None
     # The aggregate is the rate of a request times how many run: which of the two fell more?
     return "admission" if rates > (1 + change(more, fewer)) ** 0.5 else "compute"
+
+
+def _all_ran(capacities: Sequence[Capacity], cell: Cell) -> bool:
+    """Whether the server is known to have run all of a point's requests at a time."""
+    admitted, concluded = admits(capacities, cell.steps)
+    return cell.concurrency == 1 or (admitted is not None and not concluded)
 
 
 # -- in sentences ---------------------------------------------------------------------------------
@@ -144,7 +154,7 @@ def _sentences(group: Group, load: Load) -> Iterator[str]:
     yield from _decomposition(load, best)
     yield from _against_one(load)
     for fewer, more in _falls(load):
-        yield _loss(load, fewer, more)
+        yield _loss(group.capacities, load, fewer, more)
     yield from _queueing(group, load)
     if len(load.peaks) > 1:
         tops = " and ".join(f"steps={one}" for one in load.peaks)
@@ -168,11 +178,11 @@ def _decomposition(load: Load, best: Cell) -> Iterator[str]:
     yield text
 
 
-def _loss(load: Load, fewer: Cell, more: Cell) -> str:
+def _loss(capacities: Sequence[Capacity], load: Load, fewer: Cell, more: Cell) -> str:
     head = f"steps={more.steps} gives {percent(change(more, fewer))} against steps={fewer.steps}"
-    limit = _limit(fewer, more)
+    limit = _limit(capacities, fewer, more)
     if limit is None:
-        return head
+        return f"{head}: compute or admission, these rows do not say which"
     if limit == "compute":
         worth = _worth(load, fewer, more)
         return f"{head}: compute, {worth or 'a verify step takes longer by more than it brings'}"

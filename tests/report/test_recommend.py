@@ -209,6 +209,20 @@ def test_the_schedule_changes_in_the_middle_between_two_loads() -> None:
     )  # fmt: skip
 
 
+def test_a_rank_of_several_runs_its_share_of_a_load() -> None:
+    schedule = adaptive(recommend(two_loads(dp_size=4)))
+    assert [slot.batch for slot in schedule.slots] == [1, 2]
+
+
+def test_why_more_steps_lose_is_said_where_it_is_known() -> None:
+    def reason(**more: object) -> str:
+        (why,) = [one for one in two_loads(**more).loads[1].why if "steps=3 gives" in one]
+        return why.partition(": ")[2]
+
+    assert reason() == "compute or admission, these rows do not say which"
+    assert reason(max_running_requests=48).startswith("compute, ")
+
+
 def test_tied_values_are_both_candidates_with_a_dead_band() -> None:
     frame = shadowed(table({0: 100, 3: 200.0}, loads=(1,)), 3, 4, 0.001)
     schedule = adaptive(recommend(group_of(frame)))
