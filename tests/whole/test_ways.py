@@ -143,23 +143,3 @@ def test_a_host_lost_while_restoring_is_given_back_by_a_resume(gpu_host: MakeHos
     assert len(host.frame()) == 1
     assert host.serves()
     assert host.leftovers() == []
-
-
-def test_a_host_that_is_started_anew_serves_again_and_a_resume_completes(
-    gpu_host: MakeHost,
-) -> None:
-    host = gpu_host(**SHORT)
-    process = host.start("run", "short")
-    wait_for_stage(host, process, "measure")
-    host.machine.reboot(hard=True)
-    result = ended(process)
-    assert result.status == 5, result.err
-    assert host.serves(), "though no boot starts it"
-    assert host.active("router.service")
-    resumed = host.sweep("resume")
-    assert resumed.status == 0, resumed.err
-    frame = host.frame()
-    assert (frame["status"] == "ok").sum() == 4
-    assert not frame.duplicated(["point", "trial", "attempt"]).any()
-    assert host.serves()
-    assert host.leftovers() == []
