@@ -19,6 +19,7 @@ from typing import Any
 import pandas as pd
 
 from sweep.errors import UsageError
+from sweep.report.markdown import plain
 from sweep.report.summary import Analysis, Cell, Group, Load
 from sweep.rows import MEASURED
 
@@ -111,7 +112,7 @@ def _page(table: pd.DataFrame, analysis: Analysis) -> tuple[list[str], list[list
         [_text(name, value) for name, value in zip(names, row, strict=True)]
         for row in table[names].itertuples(index=False)
     ]
-    return [name.replace("_", " ") for name in names], rows
+    return [name.replace("tok_s", "tok/s").replace("_", " ") for name in names], rows
 
 
 def _text(name: str, value: Any) -> str:
@@ -125,14 +126,15 @@ def _text(name: str, value: Any) -> str:
 
 
 def _markdown(columns: list[str], rows: list[list[str]]) -> str:
-    lines = [columns, ["---"] * len(columns), *rows]
-    cells = [[cell.replace("|", r"\|") for cell in line] for line in lines]
-    return "".join(f"| {' | '.join(line)} |\n" for line in cells)
+    cells = [[plain(cell) for cell in line] for line in (columns, *rows)]
+    lines = [cells[0], ["---"] * len(columns), *cells[1:]]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
     "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "[": "{[}", "]": "{]}",
 }  # fmt: skip
 
 
@@ -149,4 +151,5 @@ def _latex(columns: list[str], rows: list[list[str]]) -> str:
 
 
 def _latex_row(cells: list[str]) -> str:
-    return " & ".join("".join(_LATEX.get(c, c) for c in cell) for cell in cells) + r" \\"
+    lines = [" ".join(cell.split()) for cell in cells]
+    return " & ".join("".join(_LATEX.get(c, c) for c in line) for line in lines) + r" \\"

@@ -33,7 +33,7 @@ def plain(text: str) -> str:
     line = " ".join(text.split())
     escaped = _SPECIAL.sub(r"\\\1", line)
     # What would begin a list, a rule or a heading at the start of a line.
-    return re.sub(r"^(\d+)([.)])|^([-+=])", r"\1\\\2\3", escaped)
+    return re.sub(r"^(\d+)([.)])(?=\s|$)|^([-+])(?=\s|$)|^([-=])(?=\4*$)", r"\1\\\2\3\4", escaped)
 
 
 def _section(section: Section) -> str:

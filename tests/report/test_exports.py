@@ -51,7 +51,7 @@ def test_csv_and_json_hold_the_same_numbers(analysis: Analysis) -> None:
 
 def test_markdown_and_latex_fit_a_page(analysis: Analysis) -> None:
     markdown = export(analysis, "md").decode().splitlines()
-    assert markdown[0].startswith("| steps | concurrency | n | tok s |")
+    assert markdown[0].startswith("| steps | concurrency | n | tok/s |")
     assert len(markdown) == 2 + 6
     latex = export(analysis, "latex").decode()
     assert latex.count(r"\\") == 1 + 6
@@ -61,10 +61,11 @@ def test_markdown_and_latex_fit_a_page(analysis: Analysis) -> None:
 def test_latex_and_markdown_escape_what_means_something_there() -> None:
     frame = table({1: 100}, trials=1, loads=(1,))
     frame["agg_tok_s"] = None
-    frame["status"], frame["failure"] = "failed", "a|b_c&d%"
+    frame["status"], frame["failure"] = "failed", "[a]|b_c&d%\n<i>"
     analysis = analyse(from_frame(frame))
-    assert r"a\|b_c&d%" in export(analysis, "md").decode()
-    assert r"a|b\_c\&d\%" in export(analysis, "latex").decode()
+    assert r"| \[a\]\|b\_c\&d% \<i\> |" in export(analysis, "md").decode()
+    latex = r"{[}a{]}\textbar{}b\_c\&d\% \textless{}i\textgreater{} \\"
+    assert latex in export(analysis, "latex").decode()
 
 
 def test_parquet_says_what_it_needs(analysis: Analysis) -> None:
