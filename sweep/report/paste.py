@@ -70,7 +70,9 @@ def pasted(host: HostSpec, launch: Launch, run_id: str, templates: Templates) ->
     )
     command = f"{environment} {_folded(rendered.argv)}".strip()
     notes = tuple(_notes(host))
-    return Pasted(command, _service(rendered, launch, run_id, notes), notes)
+    # A user's own manager has no multi-user.target.
+    target = "default.target" if host.scope == "user" else "multi-user.target"
+    return Pasted(command, _service(rendered, launch, (run_id, target), notes), notes)
 
 
 def flags_alone(steps: int, topk: int | None) -> str:
@@ -111,12 +113,17 @@ def _folded(argv: tuple[str, ...]) -> str:
     return " \\\n  ".join(lines)
 
 
-def _service(rendered: RenderedUnit, launch: Launch, run_id: str, notes: tuple[str, ...]) -> str:
+def _service(
+    rendered: RenderedUnit, launch: Launch, place: tuple[str, str], notes: tuple[str, ...]
+) -> str:
+    """`place`: the run it is from, and the target that starts it."""
+    run_id, target = place
     body = re.sub(r"\A(?:[ \t]*(?:#[^\n]*)?\n)+", "", rendered.text)
     body = re.sub(r"(?m)^Restart=no$", "Restart=on-failure\nRestartSec=10", body)
     what = f"SGLang with {launch.label}, recommended by sweep from run {run_id}"
-    body = re.sub(r"(?m)^Description=.*$", lambda _: f"Description=SGLang, {launch.label}", body)
+    label = launch.label.replace("%", "%%")
+    body = re.sub(r"(?m)^Description=.*$", lambda _: f"Description=SGLang, {label}", body)
     head = [f"# {rendered.name}: {what}.", *(f"# {note[0].upper()}{note[1:]}." for note in notes)]
     if "[Install]" not in body:
-        body = body.rstrip("\n") + "\n\n[Install]\nWantedBy=multi-user.target\n"
+        body = body.rstrip("\n") + f"\n\n[Install]\nWantedBy={target}\n"
     return "\n".join(head) + "\n" + body

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -298,6 +299,15 @@ def test_the_unit_replaces_production_and_holds_no_secret() -> None:
     ):
         assert word not in found.service
     assert "it holds no secrets: give it HF_TOKEN, api-key as production has them" in found.notes
+
+
+def test_the_unit_of_a_user_starts_with_the_users_manager() -> None:
+    config = replace(LAUNCH.config, swept=(("served-model-name", "50%"),))
+    found = pasted(
+        HOST.model_copy(update={"scope": "user"}), replace(LAUNCH, config=config), "r", Templates()
+    )
+    assert "WantedBy=default.target" in found.service
+    assert "Description=SGLang, steps=4 served-model-name=50%%" in found.service
 
 
 def test_the_command_line_can_be_pasted() -> None:
