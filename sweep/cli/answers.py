@@ -13,7 +13,7 @@ import click
 from sweep.cli.look import runs_dir_option
 from sweep.cli.options import Options, pass_options
 from sweep.cli.reports import bring_up_to_date, input_paths
-from sweep.errors import UsageError
+from sweep.errors import SweepError, UsageError
 
 if TYPE_CHECKING:
     from sweep.report.adaptive import Adaptive
@@ -76,7 +76,8 @@ def recommend(
         values = [recommendation_json(*pair) for pair in zip(found, schedules, strict=True)]
         click.echo(json.dumps(values, indent=1, ensure_ascii=False))
     if form == "text" and not found:
-        click.echo("nothing was measured yet")
+        left_out = [one for source in results.sources for one in source.left_out]
+        click.echo("\n".join(["nothing was measured yet", *left_out]))
     for one, schedule in zip(found, schedules, strict=True):
         answer = Answer(one, schedule, results.sources[0], len(found) > 1)
         answer.carry_out(options, output, spoken=form == "text")
@@ -105,8 +106,14 @@ class Answer:
             self._say(pasted, written=place is not None)
         if place is None:
             return
-        for name, text in files.items():
-            options.say(f"wrote {self._write(place, self._named(name), text)}")
+        try:
+            for name, text in files.items():
+                options.say(f"wrote {self._write(place, self._named(name), text)}")
+        except SweepError as error:
+            if output is not None:
+                raise
+            # The run may be somebody else's: the answer is what was asked for.
+            click.echo(f"note: {error}; -o DIR puts the files elsewhere", err=True)
 
     def _say(self, pasted: Pasted | None, *, written: bool) -> None:
         """The answer, what to paste, the reasons: in the order in which they are needed."""
@@ -133,10 +140,11 @@ class Answer:
             yield f"\nsteps={steps} as flags: {flags}"
         if self.schedule.text is None:
             return
-        flags = " ".join(self.schedule.flags("adaptive.json"))
+        name = self._named("adaptive.json")
+        flags = " ".join(self.schedule.flags(name))
         yield f"by batch size, SGLang 0.5.11 or newer: {flags}"
         if not written:
-            yield f"adaptive.json:\n{self.schedule.text.rstrip()}"
+            yield f"{name}:\n{self.schedule.text.rstrip()}"
 
     def _named(self, name: str) -> str:
         """Several settings of one run keep their files apart."""

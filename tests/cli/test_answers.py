@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from tests.cli.calling import sweep
 from tests.report.made import table
+from tests.report.nights import make_night
 
 PUBLISHED = Path(__file__).parents[2] / "runs" / "published-qwen3.5-122b"
 TRUTH = {0: 100.0, 1: 150.0, 2: 200.0, 3: 180.0}
@@ -46,6 +48,35 @@ def test_recommend_writes_beside_a_table_only_when_asked(tables: Path) -> None:
     assert "use steps=2: one value for 70% at C=1, 30% at C=16" in shown.stdout
     assert "adaptive.json:\n{" in shown.stdout
     assert sorted(path.suffix for path in tables.iterdir()) == [".csv"] * 3
+
+
+def test_the_answer_does_not_depend_on_its_files(tmp_path: Path) -> None:
+    night = make_night(tmp_path).path
+    for name in ("adaptive.json", "recommended.service"):
+        (night / name).mkdir()
+    shown = sweep("recommend", str(night), "--format", "json", cwd=tmp_path)
+    assert shown.returncode == 0
+    assert json.loads(shown.stdout)
+    assert "cannot write" in shown.stderr
+    assert "-o DIR puts the files elsewhere" in shown.stderr
+
+
+def test_settings_keep_their_schedules_apart(tables: Path) -> None:
+    both = pd.concat([table(TRUTH, model="small"), table(TRUTH, model="large", seed=2)])
+    both.to_csv(tables / "both.csv", index=False)
+    shown = sweep("recommend", "both.csv", "-o", "answer", cwd=tables)
+    for name in ("adaptive-g-1.json", "adaptive-g-2.json"):
+        assert f"--speculative-adaptive-config {name} " in shown.stdout
+        assert (tables / "answer" / name).exists()
+
+
+def test_a_table_without_a_row_that_counts_says_why(tmp_path: Path) -> None:
+    (tmp_path / "odd.csv").write_text("steps,concurrency,agg_tok_s,status\n0,1,100,done\n")
+    shown = sweep("recommend", "odd.csv", cwd=tmp_path)
+    assert shown.stdout.splitlines() == [
+        "nothing was measured yet",
+        "1 rows whose status is neither ok nor failed were left out",
+    ]
 
 
 def test_recommend_as_json(tables: Path) -> None:
