@@ -166,10 +166,12 @@ def _effect_json(effect: Effect | None) -> dict[str, Any] | None:
 
 
 def comparison_lines(found: Comparison) -> Iterator[str]:
-    """What changed beyond the noise first, then every point, then what differs."""
+    """What changed beyond the noise, what differs, then every point."""
     both = [one for one in found.changes if one.effect]
     yield f"A {found.before}, B {found.after}: {counted(len(both), 'point')} in both"
     yield _beyond(found)
+    for name, before, after in found.conditions:
+        yield f"differs: {name} {before} -> {after}"
     width = max((len(one.label) for one in found.changes), default=0)
     for change in found.changes:
         yield f"{change.label:{width}}  {_change_text(change)}"
@@ -177,8 +179,6 @@ def comparison_lines(found: Comparison) -> Iterator[str]:
         yield f"only in A: {setting}"
     for moved in found.moved:
         yield f"best at C={moved.load} of what both measured: steps={moved.before} -> {moved.after}"
-    for name, before, after in found.conditions:
-        yield f"differs: {name} {before} -> {after}"
     for note in found.notes:
         yield f"note: {note}"
 
