@@ -159,6 +159,7 @@ def test_a_bad_webhook_costs_a_line_in_the_log(
     ("spec", "said"),
     [
         (NotifySpec(webhook="http://127.0.0.1:9/hooks/s3cret"), "refused"),
+        (NotifySpec(webhook="http://127.0.0.1:9/hooks/s3cret two"), "no http or https URL"),
         (NotifySpec(command=("/no/such/program",)), "cannot be started"),
         (NotifySpec(command=("false",)), "exit status 1"),
         (NotifySpec(command=("sh", "-c", "sleep 60 & wait"), timeout_s=0.2), "killed"),

@@ -68,7 +68,9 @@ def _problems(spec: NotifySpec) -> Iterator[tuple[Path, str]]:
 
 
 def is_url(text: str) -> bool:
-    """Whether it is an http or https URL with a host."""
+    """Whether it is an http or https URL with a host, of characters that a URL may have."""
+    if not re.fullmatch(r"[!-~]+", text.strip()):
+        return False
     try:
         parts = urlsplit(text)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
