@@ -117,13 +117,15 @@ class Answer:
 
     def _say(self, pasted: Pasted | None, *, written: bool) -> None:
         """The answer, what to paste, the reasons: in the order in which they are needed."""
+        from sweep.report.notes import state
         from sweep.report.text import answer_lines, reason_lines
 
         head = [f"{self.found.group.label}:"] if self.several else []
         paste = list(self._to_paste(pasted, written=written))
         notes = [f"note: adaptive.json: {note}" for note in self.schedule.notes]
         reasons = ["", "why:", *reason_lines(self.found), *(notes if paste else [])]
-        for line in (*head, *answer_lines(self.found), *paste, *reasons):
+        answer = (*head, *answer_lines(self.found), *state(self.source))
+        for line in (*answer, *paste, *reasons):
             click.echo(line)
 
     def _to_paste(self, pasted: Pasted | None, *, written: bool) -> Iterator[str]:

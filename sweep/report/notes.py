@@ -18,12 +18,13 @@ FLAG_TEXTS = FLAG_MEANINGS
 
 def notes(group: Group, source: Source, trials: pd.DataFrame) -> Group:
     """The group with its notes."""
-    said = [*_state(source), *_noise(group), *_drift(group), *_mixed(trials)]
+    said = [*state(source), *_noise(group), *_drift(group), *_mixed(trials)]
     said += [*_workloads(trials), *_flags(trials), *_failures(group), *source.left_out]
     return replace(group, notes=tuple(said))
 
 
-def _state(source: Source) -> Iterator[str]:
+def state(source: Source) -> Iterator[str]:
+    """That a run is not done yet, if so."""
     status = source.status
     if status is not None and status.missing:
         yield (

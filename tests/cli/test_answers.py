@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -59,6 +60,15 @@ def test_the_answer_does_not_depend_on_its_files(tmp_path: Path) -> None:
     assert json.loads(shown.stdout)
     assert "cannot write" in shown.stderr
     assert "-o DIR puts the files elsewhere" in shown.stderr
+
+
+def test_a_run_that_is_not_done_is_called_so_in_the_answer(tmp_path: Path) -> None:
+    run = make_night(tmp_path)
+    shutil.rmtree(run.path / "bench")
+    run.csv_path.write_text("".join(run.csv_path.read_text().splitlines(keepends=True)[:-1]))
+    shown = sweep("recommend", str(run.path), cwd=tmp_path)
+    answer = shown.stdout.split("\n\n")[0].splitlines()
+    assert answer[3] == "the run is ended: 17 of 18 trials ok, 0 failed, 1 missing"
 
 
 def test_settings_keep_their_schedules_apart(tables: Path) -> None:
