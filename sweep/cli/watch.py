@@ -171,7 +171,8 @@ def best_so_far(plan: Plan, rows: Sequence[Row]) -> Iterator[Best]:
 def _best_table(best: Sequence[Best]) -> RenderableType:
     table = Table(title="best so far", title_justify="left", box=None, pad_edge=False)
     for name in ("C", "config", "tok/s", "measured"):
-        table.add_column(name, justify="left" if name == "config" else "right")
+        table.add_column(name, justify="left" if name == "config" else "right",
+                         overflow="fold")  # fmt: skip
     for one in best:
         table.add_row(str(one.load), one.label, f"{one.tok_s:.1f}", f"{one.steps} of {one.of}")
     return table
@@ -180,7 +181,8 @@ def _best_table(best: Sequence[Best]) -> RenderableType:
 def _launch_table(status: Status) -> RenderableType:
     table = Table(title="launches", title_justify="left", box=None, pad_edge=False)
     for name in ("", "config", "ok", "failed", "missing"):
-        table.add_column(name, justify="left" if name in ("", "config") else "right")
+        table.add_column(name, justify="left" if name in ("", "config") else "right",
+                         overflow="fold")  # fmt: skip
     now = status.now.launch if status.now else None
     for one in status.launches:
         table.add_row(

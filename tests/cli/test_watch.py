@@ -20,8 +20,8 @@ from tests.results.made import Ticker, make_row
 FAILED = {2: ("cuda_oom", "CUDA out of memory")}
 
 
-def shown(run: RunDirectory, status: Status | None = None) -> str:
-    console = Console(width=100)
+def shown(run: RunDirectory, status: Status | None = None, width: int = 100) -> str:
+    console = Console(width=width)
     plan = plan_from_doc(run.plan()["plan"])
     with console.capture() as text:
         console.print(view(status or read_status(run), plan, run.rows()))
@@ -39,6 +39,12 @@ def test_a_finished_run_in_one_picture(tmp_path: Path) -> None:
     assert re.search(r"16 +steps=3 +[\d.]+ +3 of 4", text), "the best so far at C=16"
     assert "l-03 steps=2: cuda_oom (2 trials) CUDA out of memory" in text
     assert f"go on with: sweep resume {run.id}" in text
+
+
+def test_a_narrow_terminal_loses_no_config(tmp_path: Path) -> None:
+    text = shown(make_night(tmp_path, range(4), (1, 16)), width=30)
+    assert "…" not in text
+    assert all(f"={steps} " in text for steps in range(4))
 
 
 def test_a_running_one_says_what_it_does_and_until_when(tmp_path: Path) -> None:
