@@ -101,7 +101,7 @@ def _failures(group: Group) -> Iterator[str]:
         by_kind.setdefault(str(cell.failure), []).append(f"steps={cell.steps} {load.label}")
     for kind, where in by_kind.items():
         more = f" and {len(where) - 6} more" if len(where) > 6 else ""
-        yield f"{kind}: no value for {', '.join(where[:6])}{more}"
+        yield f"no value for {', '.join(where[:6])}{more}: {kind}"
 
 
 def repeating(source: Source) -> str:

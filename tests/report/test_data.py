@@ -173,7 +173,9 @@ def test_a_run_of_failures_alone_has_cells_and_no_best(tmp_path: Path) -> None:
     (group,) = analyse(load_results([make_night(tmp_path, range(3), failures=kinds).path])).groups
     assert {cell.failure for load in group.loads for cell in load.cells} == {"cuda_oom"}
     assert all(load.best is None and load.highest is None for load in group.loads)
-    assert any(note.startswith("cuda_oom: no value for steps=0 C=1") for note in group.notes)
+    told = "no value for steps=0 C=1, steps=1 C=1, steps=2 C=1, steps=0 C=4"
+    (note,) = [one for one in group.notes if one.endswith(": cuda_oom")]
+    assert note.startswith(told)
 
 
 def test_what_is_no_run_says_so(tmp_path: Path) -> None:
