@@ -176,7 +176,8 @@ def name_of(spec: NotifySpec) -> str:
     if spec.command:
         return spec.command[0]
     if isinstance(spec.webhook, str):
-        return f"the webhook at {urlsplit(spec.webhook).hostname}"
+        with contextlib.suppress(ValueError):  # an address that is none is told of when it is used
+            return f"the webhook at {urlsplit(spec.webhook).hostname}"
     return "the webhook"
 
 

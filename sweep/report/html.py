@@ -33,10 +33,13 @@ _WIDE_TABLE = 7
 # A number and its unit stay on one line.
 _UNIT = re.compile(r"(?<=\d) (?=(?:%|ms|tok/s|steps?|h|min|s)(?:\W|$))")
 
+# What a log may hold and a page may not: a terminal's escapes, NUL.
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+
 
 def escape(text: str) -> str:
     """Text as HTML holds it, in content and in attributes."""
-    return _UNIT.sub("\u00a0", escaped(text))
+    return _UNIT.sub("\u00a0", escaped(_CONTROL.sub("\ufffd", text)))
 
 
 def page(document: Document) -> str:

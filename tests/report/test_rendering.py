@@ -102,6 +102,10 @@ def test_any_text_is_text_in_markdown(text: str) -> None:
     check_markdown(text)
 
 
+def test_a_terminals_escapes_stay_out_of_the_page() -> None:
+    assert html.escape("\x1b[31mOOM\x00 on 2 steps\n") == "\ufffd[31mOOM\ufffd on 2\u00a0steps\n"
+
+
 def check_html(text: str) -> None:
     made, plain = Page(html.page(everything(text))), Page(html.page(everything("plain")))
     assert made.tags == plain.tags
