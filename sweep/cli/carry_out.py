@@ -156,8 +156,7 @@ def _go_on(
             require_time(until, found.plan, todo)
         # With nothing left to measure, production may still wait for its host.
         if todo or not gave_back(run.events()):
-            with kept_if_begun(run):
-                return execution.work(todo, resumed=True)
+            return execution.work(todo, resumed=True)
         options.say(f"{run.id}: nothing left to do")
         print_closing(run, found.plan, color=options.color)
         return 1 if found.wanted(due(found.plan, run.rows())) else 0

@@ -75,7 +75,8 @@ def test_the_last_words_of_a_server_that_journald_has_not_heard_yet(
                 started = systemd.start()
                 wait_for(lambda: not systemd.poll().running, "its end")
             finally:
-                machine.sh(f"kill -CONT {journald}")
+                # A user's login cannot wait for journald itself, and a busy one takes its time.
+                machine.sh(f"kill -CONT {journald}; journalctl --sync")
             journal = systemd.journal(started.invocation_id, ended=True).decode()
             said = [line for line in journal.splitlines() if line.startswith("last words")]
             assert said == [f"last words {number}"]
