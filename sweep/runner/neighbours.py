@@ -102,10 +102,16 @@ def _window(
 
 
 def _clock_offset_s(session: Session) -> float:
-    """The host's clock minus ours, now."""
+    """The host's clock minus ours, now. Raises HostError when the host does not tell."""
     clock = session.sweep.clock
     before = clock.now().timestamp()
-    there = float(session.host.run("date +%s.%N | tr -d N").text)
+    answer = session.host.run("date +%s.%N | tr -d N")
+    try:
+        there = float(answer.text)
+    except ValueError as error:
+        raise HostError(
+            f"{session.host.name}: its clock cannot be read: {answer.tail(1)}"
+        ) from error
     return there - (before + clock.now().timestamp()) / 2
 
 
