@@ -22,6 +22,7 @@ from sweep.systemd.site import KNOW_HOME, Site, properties, quote, text
 from sweep.systemd.state import JobState
 
 _STOP_S = 10
+_STOPPED = 128 + 15  # a shell's status of what SIGTERM ended
 
 
 @dataclass(frozen=True)
@@ -157,12 +158,17 @@ if {self._was_started(job)}; then exit 0; fi
 
 
 def _command(job: Job, argv: Sequence[str]) -> bytes:
-    """run.sh. The words go through a file: systemd-run's own quoting of them differs by version."""
+    """run.sh. The words go through a file: systemd-run's own quoting of them differs by version.
+
+    A stop signals this shell and the client in no certain order. Either way there is no status;
+    and in a subshell of its own the client's stderr has no `Terminated` of this shell's.
+    """
     return f"""cd {quote(job.directory)} || exit
 umask 077
 {KNOW_HOME}
-{quote(*argv)} </dev/null >stdout 2>stderr
+(exec {quote(*argv)}) </dev/null >stdout 2>stderr
 status=$?
+[ $status != {_STOPPED} ] || exit
 echo $status > exit.new && mv -f exit.new exit
 exit $status
 """.encode()

@@ -87,6 +87,17 @@ def test_one_look_tells_of_server_and_client(target: Target) -> None:
         systemd.jobs.forget(job)
 
 
+def test_a_client_that_hears_of_the_stop_first_has_no_status_either(target: Target) -> None:
+    with taken(target) as systemd:
+        systemd.install(rendered(target, "/bin/sleep 600"), NO_SECRETS)
+        systemd.start()
+        script = "printf 2/8 >&2; kill -TERM $$; sleep 600"
+        job = systemd.jobs.start("first", ["sh", "-c", script], {})
+        wait_for(lambda: not (state := systemd.poll(job).job) or not state.running, "its end")
+        assert systemd.poll(job).job == JobState(False, None, "2/8")
+        systemd.jobs.forget(job)
+
+
 def test_stopping_the_server_ends_the_clients_but_keeps_what_they_measured(target: Target) -> None:
     run_id = "r-kept"
     with taken(target, run_id) as systemd:

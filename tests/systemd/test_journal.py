@@ -48,8 +48,11 @@ def host(root: Target) -> Iterator[Target]:
 
 @contextmanager
 def journald(machine: Machine, settings: str) -> Iterator[None]:
-    """The host's journald with other settings."""
-    drop_in = "/etc/systemd/journald.conf.d/test.conf"
+    """The host's journald with other settings.
+
+    One that has kept its journal in memory goes on to until it is told to flush.
+    """
+    drop_in = "/etc/systemd/journald.conf.d/zz-changed.conf"
     machine.sh(
         f"mkdir -p $(dirname {drop_in}); printf '[Journal]\\n{settings}\\n' > {drop_in}; "
         "systemctl restart systemd-journald"
@@ -57,7 +60,10 @@ def journald(machine: Machine, settings: str) -> Iterator[None]:
     try:
         yield
     finally:
-        machine.sh(f"rm -f {drop_in}; systemctl restart systemd-journald")
+        machine.sh(
+            f"rm -f {drop_in}; systemctl restart systemd-journald; journalctl --flush; "
+            "systemctl reset-failed systemd-journald"
+        )
 
 
 def numbers(journal: bytes) -> list[int]:
@@ -131,13 +137,19 @@ def may_read(target: Target) -> bool:
 def test_a_users_unit_is_limited_by_journald_itself(user: Target, testhost: Pool) -> None:
     """LogRateLimitIntervalSec= of a user's unit does not reach journald."""
     settings = "RateLimitIntervalSec=2s\\nRateLimitBurst=100"
+    told = []
     with journald(testhost.shared("trixie"), settings), taken(user) as systemd:
-        invocation = start(user, systemd, TALKATIVE)
-        wait_for(lambda: b"after\n" in systemd.journal(invocation), "the lines after it")
-        found = scrape(systemd.journal(invocation))
-    assert found.max_running_requests == 48
-    # journald's own words stand in the system's journal.
-    assert (found.suppressed >= 200) is may_read(user)
+        # A user's processes have one limit: journald's words name whichever of them speaks next,
+        # once in a while the user's systemd.
+        for _ in range(3):
+            invocation = start(user, systemd, TALKATIVE)
+            wait_for(lambda i=invocation: b"after\n" in systemd.journal(i), "the lines after it")
+            found = scrape(systemd.journal(invocation))
+            assert found.max_running_requests == 48
+            told.append(found.suppressed >= 200)
+            systemd.stop()
+    # They stand in the system's journal.
+    assert any(told) is may_read(user)
 
 
 @pytest.mark.parametrize("storage", ["none", "volatile"])
