@@ -8,7 +8,8 @@ The seam is `verbs.Host`.
     route        where to connect, over which jump hosts (`ssh -G`)
     hostkeys     is it the right host?          login   with which key?
     wire         sockets and the heartbeat      exchange, tunnel, relay  what goes over a channel
-    connection   one connection                 session   the verbs, reconnecting below them
+    connection   one connection                 sessions  its sessions, the next opened ahead
+    session      the verbs, reconnecting below them
     trouble      paramiko's errors as ours
 
 fabric and paramiko are loaded by `connect` only: most commands of the tool never need them.

@@ -20,15 +20,14 @@ from sweep.host.relay import is_connected
 from sweep.host.route import Hop
 from sweep.host.script import KILL_AFTER_S
 from sweep.host.scripted import NO_STATUS
+from sweep.host.sessions import OPEN_TIMEOUT_S, Sessions
 from sweep.host.trouble import FOREIGN, translated
 from sweep.host.verbs import TIMED_OUT, Result
 from sweep.host.wire import CONNECT_TIMEOUT_S, Heartbeat, SocketLike, Wire, first_leg
 
-OPEN_TIMEOUT_S = 15.0  # to open a channel, or to start a command on it
 AUTH_TIMEOUT_S = 30.0  # PAM may ask others
 GRACE_S = 5.0  # for the answer to travel, beyond the host's own time limit
 SETTLE_S = 0.5
-SESSION_FREE_S, SESSION_POLL_S = 5.0, 0.02
 PROHIBITED, CONNECT_FAILED = 1, 2  # RFC 4254, 5.1
 
 # Whoever wants paramiko's own log gives it a handler; without one it would go to stderr.
@@ -56,6 +55,7 @@ class Connection:
             raise
         self.host_key = check.presented
         self._transport: paramiko.Transport = self._legs[-1].transport
+        self._sessions = Sessions(self._transport)
         self._heartbeat = Heartbeat(self._transport, wire, self._give_up)
         self._heartbeat.start()
 
@@ -72,7 +72,8 @@ class Connection:
         begun = time.monotonic()
         try:
             with self._heartbeat.limit(OPEN_TIMEOUT_S, "starting a command"):
-                channel = self._open_session()
+                channel = self._sessions.take()
+                self._sessions.ask_ahead()
                 channel.exec_command(command)
             with contextlib.closing(channel):
                 outcome = converse(channel, stdin, timeout_s + KILL_AFTER_S + GRACE_S)
@@ -111,21 +112,10 @@ class Connection:
         except FOREIGN as error:
             raise self._unreachable(error) from error
 
-    def _open_session(self) -> paramiko.Channel:
-        """sshd counts a session for a moment longer than we do: with MaxSessions 1 that shows."""
-        until = time.monotonic() + SESSION_FREE_S
-        while True:
-            try:
-                return self._transport.open_session(timeout=OPEN_TIMEOUT_S)
-            except paramiko.ChannelException:
-                if time.monotonic() > until:
-                    raise
-                time.sleep(SESSION_POLL_S)
-
     def _channel_by(self, relay: str) -> paramiko.Channel | None:
         try:
             with self._heartbeat.limit(OPEN_TIMEOUT_S, "starting a relay"):
-                channel = self._open_session()
+                channel = self._sessions.take()
                 channel.exec_command(relay)
                 return channel if is_connected(channel) else None
         except paramiko.ChannelException as error:

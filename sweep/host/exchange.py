@@ -34,18 +34,20 @@ def converse(channel: paramiko.Channel, stdin: bytes, timeout_s: float) -> Outco
     end = time.monotonic() + timeout_s
     channel.settimeout(POLL_S)
     stdout, stderr = bytearray(), bytearray()
-    helpers = [
-        threading.Thread(target=_feed, args=(channel, stdin, end), daemon=True),
-        threading.Thread(target=_drain, args=(channel.recv_stderr, stderr, end), daemon=True),
-    ]
-    for helper in helpers:
-        helper.start()
+    feeder = threading.Thread(target=_feed, args=(channel, stdin, end), daemon=True)
+    errors = threading.Thread(target=_drain, args=(channel.recv_stderr, stderr, end), daemon=True)
+    if stdin:
+        feeder.start()
+    else:
+        _feed(channel, stdin, end)  # its end alone waits for nobody
+    errors.start()
     in_time = _drain(channel.recv, stdout, end)
-    helpers[1].join()
+    errors.join()
     in_time = in_time and channel.status_event.wait(max(0.0, end - time.monotonic()))
     whole = bool(channel.eof_received)
     channel.close()
-    helpers[0].join()
+    if stdin:
+        feeder.join()
     status = channel.exit_status if in_time else None
     return Outcome(status, bytes(stdout), bytes(stderr), whole)
 
