@@ -11,8 +11,8 @@ that was sent. Tokens are those of the server's `usage`, never a count of chunks
     steady_tok_s          tokens that arrive while at least C requests are in flight / that time
     ttft                  first - sent; `first` is the first text, an empty role chunk is none
     tpot                  (end - first) / (tokens - 1)
-    itl                   per token: the gap before an arrival, divided among its tokens
-    itl_chunk             per arrival: the gap before it
+    itl                   per token: the gap before an event, divided among its tokens
+    itl_chunk             per event: the gap before it
     e2e                   end - sent
     concurrency_achieved  mean over time of the requests in flight, first send to last end
     accept_length         tokens / verify steps: the bonus token included, at least 1

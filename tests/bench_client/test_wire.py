@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from sweep.bench.client.answer import Answer, record
 from sweep.bench.client.exchange import Exchange
-from sweep.bench.client.wire import END, STAMP, ended, events, parse_head, read_body, stamp
+from sweep.bench.client.wire import END, STAMP, Payload, ended, events, parse_head, stamp, stamps
 from tests.bench_client.jobs import body
 from tests.bench_client.server import Play, frame, head, stream
 
@@ -28,12 +29,12 @@ def cut(raw: bytes, places: set[int]) -> list[bytes]:
     return [raw[start:end] for start, end in itertools.pairwise(edges)]
 
 
-def told(pieces: list[bytes]) -> dict[str, object]:
+def told(pieces: list[bytes], turns: Sequence[float] = ()) -> dict[str, object]:
     """The record of a response that arrived in these pieces, one a second."""
     exchange = Exchange(0, body(), b"")
     exchange.sent = 100.0
     exchange.arrivals = [(101.0 + at, None, piece) for at, piece in enumerate(pieces)]
-    return record(exchange, 100.0)
+    return record(exchange, 100.0, turns)
 
 
 @given(
@@ -50,7 +51,8 @@ def test_any_cut_of_the_bytes_says_the_same(places, per_chunk, usage):
     assert sum(read["n"]) == 23
     assert (read["verify"], read["finish"]) == (6, "length")
     assert read["end"] == len(pieces) * 1_000_000
-    assert len(read["t"]) == len(read["n"]) <= min(len(pieces), -(-23 // per_chunk))
+    assert len(read["t"]) == len(read["n"]) <= -(-23 // per_chunk)
+    assert len(read["n"]) <= len(pieces) + read["merged"]
 
 
 @given(places=st.sets(st.integers(0, 5000)))
@@ -89,11 +91,34 @@ def test_every_token_arrives_with_its_own_chunk():
     assert read["merged"] == 0
 
 
-def test_events_of_one_read_are_one_arrival_and_counted():
+def merged() -> list[bytes]:
+    """Four tokens: the first alone, then three in one read."""
     pieces = [frame(piece) for piece in stream(Play(tokens=4))]
-    read = told([START + pieces[0], pieces[1] + pieces[2], pieces[3] + b"".join(pieces[4:]) + b"0"])
-    assert read["n"] == [2, 2]
+    return [START + pieces[0], pieces[1], b"".join(pieces[2:]) + b"0\r\n\r\n"]
+
+
+def test_events_of_one_read_are_counted_and_spread():
+    read = told(merged())
+    assert read["error"] is None
+    assert read["n"] == [1, 1, 1, 1]
+    assert read["t"] == [2_000_000, 333_333, 333_334, 333_333]
     assert read["merged"] == 2
+
+
+def test_events_of_the_first_read_are_one():
+    pieces = [frame(piece) for piece in stream(Play(tokens=4))]
+    read = told([START + pieces[0], pieces[1] + pieces[2], b"".join(pieces[3:]) + b"0\r\n\r\n"])
+    assert read["n"] == [2, 1, 1]
+    assert read["t"] == [2_000_000, 500_000, 500_000]
+    assert read["merged"] == 2
+
+
+def test_merged_events_came_after_the_loop_had_last_looked():
+    """The read is at 103: in the turn before it, which began at 102.9, there was nothing."""
+    read = told(merged(), turns=[100.5, 101.5, 102.9, 102.95])
+    assert read["t"] == [2_000_000, 900_000, 0, 100_000]
+    late = told(merged(), turns=[100.5, 101.5, 102.95, 103.5])  # that turn was one long one
+    assert late["t"] == [2_000_000, 333_333, 333_334, 333_333]
 
 
 def test_without_usage_per_chunk_tokens_follow_the_text():
@@ -147,8 +172,11 @@ def test_events(raw, found):
     assert [data for _, _, data in events(raw)] == found
 
 
-@given(sizes=st.lists(st.integers(1, 40), min_size=1), places=st.sets(st.integers(0, 2000)))
-def test_a_chunked_body_comes_apart_where_it_was_put_together(sizes, places):
+@given(
+    sizes=st.lists(st.integers(1, 40), min_size=1),
+    wanted=st.lists(st.integers(0, 5), max_size=4),
+)
+def test_a_chunked_body_comes_apart_where_it_was_put_together(sizes, wanted):
     payload = bytes(range(256))[: sum(sizes)] * (1 + sum(sizes) // 256)
     payload = payload[: sum(sizes)]
     raw, at = START, 0
@@ -156,13 +184,20 @@ def test_a_chunked_body_comes_apart_where_it_was_put_together(sizes, places):
         raw += frame(payload[at : at + size])
         at += size
     parsed = parse_head(raw)
-    read = read_body(raw + b"0\r\n\r\n", parsed)
-    assert read.payload == payload
+    read = Payload(raw + b"0\r\n\r\n", parsed)
+    parts = [read.take(pieces) for pieces in wanted]
+    parts.append(read.rest())
+    assert b"".join(part.payload for part in parts) == payload
+    assert read.over
     assert read.whole
-    for inner, outer in zip(read.inner, read.outer, strict=True):
-        assert payload[inner] == raw[outer]
-    assert not read_body(raw, parsed).whole
-    assert not read_body(raw + b"0\r\n\r\nmore", parsed).whole
+    for part in parts:
+        for offset in range(len(part.payload)):
+            place = part.place(offset)
+            assert raw[place : place + 1] == part.payload[offset : offset + 1]
+    for wrong in (raw, raw + b"0\r\n\r\nmore"):
+        read = Payload(wrong, parsed)
+        read.rest()
+        assert not read.whole
 
 
 def test_heads():
@@ -181,6 +216,12 @@ def test_the_kernels_stamp_is_preferred():
     assert stamp((5.0, STAMP.pack(3, 250_000_000), b"x")) == 3.25
     assert stamp((5.0, None, b"x")) == 5.0
     assert stamp((5.0, b"odd", b"x")) == 5.0
+
+
+def test_stamps_are_those_of_each():
+    stamped = [(5.0, STAMP.pack(second, second * 10**8), b"x") for second in range(1, 4)]
+    for some in (stamped, [*stamped, (6.0, None, b"x")], [*stamped, (6.0, b"odd", b"x")], []):
+        assert stamps(some) == pytest.approx([stamp(one) for one in some], abs=1e-9)
 
 
 def test_the_end_mark_is_what_a_chunked_body_ends_with():

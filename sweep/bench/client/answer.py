@@ -5,25 +5,37 @@ from __future__ import annotations
 import bisect
 import itertools
 import json
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
+from .event import Said, as_list, natural, said_by
 from .exchange import Exchange, asked, sampling
-from .wire import Arrival, events, parse_head, read_body, stamp
+from .frames import Form, Run, learn
+from .wire import Arrival, Body, Payload, events, parse_head, stamp, stamps
+
+FEW = 1  # events at the beginning that are unlike the others
+Learn = Callable[[bytes], Optional[Form]]
 
 
 class Answer:
-    """What the bytes of one response say. `error` is the first reason why it is not a good one."""
+    """What the bytes of one response say. `error` is the first reason why it is not a good one.
 
-    def __init__(self, arrivals: List[Arrival]) -> None:
+    `learn`: finds what events have in common, so that they are read faster (`frames`).
+    """
+
+    def __init__(self, arrivals: List[Arrival], learn: Learn = learn) -> None:
         self.error: Optional[str] = None
         self.finish: Optional[str] = None
         self.usage: Dict[str, Any] = {}
         self.spec: Dict[str, Any] = {}
         self.done = False
         # Per event with text or usage: index of its arrival, characters, tokens so far if told.
-        self.marks: List[Tuple[int, int, Optional[int]]] = []
+        self.places: List[int] = []
+        self.characters: List[int] = []
+        self.so_far: List[Optional[int]] = []
         self.told = True  # usage came with every piece of text, not only at the end
-        raw = b"".join(data for _, _, data in arrivals)
+        reads = [data for _, _, data in arrivals]
+        self.ends = list(itertools.accumulate(map(len, reads)))
+        raw = b"".join(reads)
         try:
             head = parse_head(raw) if raw else None
         except ValueError as error:
@@ -32,21 +44,39 @@ class Answer:
         if head is None:
             self.fail("no response head")
             return
-        body = read_body(raw, head)
+        payload = Payload(raw, head)
         if head.status != 200 or not head.content_type.startswith("text/event-stream"):
             what = "HTTP %d" % head.status if head.status != 200 else "not an event stream"
             kind = head.content_type or "no content type"
-            self.fail("%s (%s): %s" % (what, kind, one_line(body.payload, 200)))
+            self.fail("%s (%s): %s" % (what, kind, one_line(payload.rest().payload, 200)))
             return
-        ends = list(itertools.accumulate(len(data) for _, _, data in arrivals))
-        for offset, name, data in events(body.payload):
-            piece = bisect.bisect_right(body.inner, offset) - 1
-            at = body.outer[piece] + offset - body.inner[piece]
-            self._event(bisect.bisect_right(ends, at), name, data)
-        self._sum_up(body.whole)
+        self._read(payload, learn)
+        self._sum_up(payload.whole)
 
     def fail(self, reason: str) -> None:
         self.error = self.error or reason
+
+    def _read(self, payload: Payload, learn: Learn) -> None:
+        """Event by event until one is met whose form those behind it share: these at once."""
+        wait = FEW
+        while not payload.over:
+            begin = payload.at
+            body = payload.take(wait)
+            found = list(events(body.payload))
+            if not payload.over and not alone(found, body):
+                # A line of an event that has not ended: nothing can be taken by itself.
+                payload.at = begin
+                body = payload.rest()
+                found = list(events(body.payload))
+            for offset, name, data in found:
+                place = bisect.bisect_right(self.ends, body.place(offset))
+                self._event(place, name, data)
+            form = None if payload.over else learn(found[-1][2])
+            run = form.run(payload.raw, payload.at) if form else None
+            wait = FEW if run and len(run.ends) > wait else 2 * wait
+            if run:
+                self._run(run)
+                payload.at = run.end
 
     def _sum_up(self, whole: bool) -> None:
         if not whole:
@@ -70,107 +100,83 @@ class Answer:
         try:
             event = json.loads(data.decode("utf-8"))
         except UnicodeDecodeError:
-            self.fail("invalid UTF-8 in event %d" % (len(self.marks) + 1))
+            self.fail("invalid UTF-8 in event %d" % (len(self.places) + 1))
             return
         except (ValueError, RecursionError):
-            self.fail("invalid JSON in event %d: %r" % (len(self.marks) + 1, data[:60]))
+            self.fail("invalid JSON in event %d: %r" % (len(self.places) + 1, data[:60]))
             return
         if not isinstance(event, dict) or event.get("error") or name == b"error":
             self.fail("error event: " + one_line(data, 300))
             return
-        if "meta_info" in event:
-            self._native(arrival, as_dict(event["meta_info"]))
-            return
-        characters = 0
-        for choice in as_list(event.get("choices")):
-            if isinstance(choice, dict):
-                characters += text_length(choice)
-                if isinstance(choice.get("finish_reason"), str):
-                    self.finish = choice["finish_reason"]
-        usage = event.get("usage")
-        so_far = None
-        if isinstance(usage, dict) and usage:
-            self.usage = usage
-            so_far = natural(usage.get("completion_tokens"))
-        if "sglext" in event:
-            details = as_dict(event["sglext"]).get("spec_tokens_details")
-            self.spec = as_dict(details) or self.spec
-        if characters or so_far is not None:
-            self.told = self.told and (so_far is not None or not characters)
-            self.marks.append((arrival, characters, so_far))
+        said = said_by(event)
+        self._mark(said.native, [arrival], [said.characters], [said.so_far])
+        self._keep(said)
 
-    def _native(self, arrival: int, meta: Dict[str, Any]) -> None:
-        """An event of /generate: its counts are totals so far, whatever its text is."""
-        before = self.tokens("completion_tokens") or 0
-        so_far = natural(meta.get("completion_tokens"))
-        finish = meta.get("finish_reason")
-        if isinstance(finish, (dict, str)):
-            self.finish = str(finish.get("type")) if isinstance(finish, dict) else finish
-        if so_far is not None:
-            self.usage = self.spec = meta
-            self.marks.append((arrival, int(so_far > before), so_far))
+    def _run(self, run: Run) -> None:
+        said = said_by(json.loads(run.last.decode("utf-8")))  # what it says as a whole is the last
+        places = [bisect.bisect_left(self.ends, end) for end in run.ends]
+        self._mark(said.native, places, run.characters, run.so_far)
+        self._keep(said)
 
-    def arrivals(self) -> Tuple[List[int], List[int], int]:
-        """Arrivals that brought tokens: their indexes, their tokens, and how many were merged.
+    def _keep(self, said: Said) -> None:
+        """What the last event that tells it says."""
+        self.finish = said.finish if said.finish is not None else self.finish
+        self.usage = said.usage or self.usage
+        self.spec = said.spec or self.spec
 
-        Tokens per arrival come from the usage of each chunk. A server that tells usage only at
-        the end leaves them unknown: then its total is spread by the length of the texts. Events
-        that one read brought together are one arrival (merged): the earlier ones came before it.
+    def _mark(
+        self,
+        native: bool,
+        places: List[int],
+        characters: List[int],
+        so_far: List[Optional[int]],
+    ) -> None:
+        """Notes events of one form, before their usage is kept."""
+        if so_far[0] is None:
+            texts = [mark for mark in zip(places, characters) if mark[1]]
+            self.told = self.told and not texts
+            places, characters = [place for place, _ in texts], [size for _, size in texts]
+            so_far = [None] * len(texts)
+        elif native:
+            totals = [self.tokens("completion_tokens") or 0, *map(count, so_far)]
+            characters = [int(after > before) for before, after in zip(totals, totals[1:])]
+        self.places += places
+        self.characters += characters
+        self.so_far += so_far
+
+    def brought(self) -> Tuple[List[int], List[int]]:
+        """Of the events that brought tokens: the index of their arrival, and how many tokens.
+
+        Tokens come from the usage of each chunk. A server that tells usage only at the end leaves
+        them unknown: then its total is spread by the length of the texts.
         """
-        total = self.tokens("completion_tokens") or 0
-        texts = sum(characters for _, characters, _ in self.marks)
-        indexes: List[int] = []
-        tokens: List[int] = []
-        merged, given, seen = 0, 0, 0
-        for index, characters, so_far in self.marks:
-            seen += characters
-            known = (total * seen + texts // 2) // texts if texts and characters else given
-            if self.told:
-                known = max(given, so_far if so_far is not None else given)
-            if not characters and known == given:
-                continue
-            if indexes and indexes[-1] == index:
-                tokens[-1] += known - given
-                merged += 1
-            else:
-                indexes.append(index)
-                tokens.append(known - given)
-            given = known
-        return indexes, tokens, merged
+        if self.told:
+            known = list(itertools.accumulate(map(count, self.so_far), max))
+        else:
+            total, texts = count(self.tokens("completion_tokens")), max(1, sum(self.characters))
+            seen = itertools.accumulate(self.characters)
+            known = [(total * characters + texts // 2) // texts for characters in seen]
+            if known and self.so_far[-1] is not None and not self.characters[-1]:
+                known[-1] = total
+        tokens = [after - before for before, after in zip([0, *known], known)]
+        rows = zip(self.places, tokens, self.characters)
+        kept = [(place, number) for place, number, characters in rows if number or characters]
+        return [place for place, _ in kept], [number for _, number in kept]
+
+
+def alone(found: List[Tuple[int, bytes, bytes]], body: Body) -> bool:
+    """Is the last event all that the end of this part holds, with nothing open before it?"""
+    return (
+        bool(found) and not found[-1][1] and body.payload.endswith(b"data: %s\n\n" % found[-1][2])
+    )
 
 
 def one_line(text: bytes, limit: int) -> str:
     return " ".join(text[:limit].decode("utf-8", "replace").split())
 
 
-def natural(value: Any) -> Optional[int]:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
-
-
-def as_dict(value: Any) -> Dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def as_list(value: Any) -> List[Any]:
-    return value if isinstance(value, list) else []
-
-
-TEXTS = ("content", "reasoning_content", "reasoning")
-
-
-def text_length(choice: Dict[str, Any]) -> int:
-    """Characters that a choice of a streamed chunk brought, of whatever kind."""
-    length = 0
-    delta = choice.get("delta")
-    if isinstance(delta, dict):
-        for name in TEXTS:
-            if isinstance(delta.get(name), str):
-                length += len(delta[name])
-        for call in as_list(delta.get("tool_calls")):
-            arguments = as_dict(as_dict(call).get("function")).get("arguments")
-            length += len(arguments) if isinstance(arguments, str) else 0
-    text = choice.get("text")
-    return length + len(text) if isinstance(text, str) else length
+def count(tokens: Optional[int]) -> int:
+    return tokens or 0
 
 
 def told(spec: Dict[str, Any], *names: str) -> Any:
@@ -178,14 +184,39 @@ def told(spec: Dict[str, Any], *names: str) -> Any:
     return next((spec[name] for name in names if spec.get(name) is not None), None)
 
 
-def record(exchange: Exchange, started: float) -> Dict[str, Any]:
+def arrived(reads: List[Arrival], places: List[int], turns: Sequence[float]) -> List[float]:
+    """When the events came that ended in these reads.
+
+    One read that brought several (`merged`) tells the time of the last one. Those before it came
+    after the event before them, and after the loop had last found nothing to read there: they are
+    taken to be spread evenly, but not to be earlier than that.
+    """
+    moments = stamps(reads)
+    times = [moments[place] for place in places]
+    at = 0
+    for place, group in itertools.groupby(places) if len(set(places)) < len(places) else ():
+        number = len(list(group))
+        turn = bisect.bisect_right(turns, reads[place][0]) - 2
+        empty = max(reads[place - 1][0] if place else 0.0, turns[turn] if turn >= 0 else 0.0)
+        before, last = times[at - 1], times[at]
+        for step in range(1, number):
+            even = before + (last - before) * step / number
+            times[at + step - 1] = min(last, max(even, empty))
+        at += number
+    return times
+
+
+def record(exchange: Exchange, started: float, turns: Sequence[float] = ()) -> Dict[str, Any]:
     """One request as the result holds it. Null is unknown; times in microseconds.
+
+    `turns`: when the loop was told who can be read.
 
     index              its place among the job's requests
     sent, first, end   since `started`: just before sending; first text; last byte (or giving up)
     due                when it was to be sent, since `started`; null in a closed loop
-    t, n               arrivals that brought tokens: time since the one before (the first: since
-                       `sent`), and tokens; `merged`: further events that shared one of the reads
+    t, n               events that brought tokens: time since the one before (the first: since
+                       `sent`), and tokens; those of the first read are one. `merged`: how many
+                       shared a read with the next, so that their time is an estimate (`arrived`)
     tokens_in, tokens_out, asked, ignore_eos      usage of the server; what the request asked for
     verify, proposed, accepted, histogram         speculation, where the server tells
     finish, error                                 finish reason; why it is not ok, null if it is
@@ -194,11 +225,15 @@ def record(exchange: Exchange, started: float) -> Dict[str, Any]:
     arrivals = [arrival for arrival in exchange.arrivals if arrival[2] and not exchange.error]
     answer = Answer(arrivals)
     error, spec = exchange.error or answer.error, answer.spec
-    indexes, tokens, merged = answer.arrivals()
-    times = [round((stamp(arrivals[index]) - started) * 1e6) for index in indexes]
+    places, tokens = answer.brought()
+    merged = len(places) - len(set(places))
+    first = places.count(places[0]) if places else 1
+    # Before the first text there is nothing that a time could be spread over.
+    places, tokens = places[first - 1 :], [sum(tokens[:first]), *tokens[first:]][: len(places)]
+    times = [round((at - started) * 1e6) for at in arrived(arrivals, places, turns)]
     sent = round((exchange.sent - started) * 1e6) if exchange.sent else None
     end = stamp(arrivals[-1]) if arrivals else exchange.ended
-    gaps = [times[i] - (times[i - 1] if i else sent or 0) for i in range(len(times))]
+    gaps = [after - before for before, after in zip([sent or 0, *times], times)]
     return {
         "index": exchange.index,
         "sent": sent,

@@ -55,6 +55,7 @@ class Loop:
         self.tokens = 0
         self.gone: Optional[str] = None  # why nobody takes connections any more
         self.ports: List[int] = []  # of ours, one for each connection that was made
+        self.turns: List[float] = []  # when the poller told who can be read
         self.cpu = 0.0  # CPU seconds per second, while it ran
 
     # -- the part that is timed ----------------------------------------------------------------
@@ -86,7 +87,9 @@ class Loop:
     def _serve(self) -> None:
         """One turn: read what is readable. Of what was read only the last bytes are looked at."""
         connections, now = self.connections, self.now
-        for fd, _ in self.poller.poll(self._patience()):
+        readable = self.poller.poll(self._patience())
+        self.turns.append(now())
+        for fd, _ in readable:
             connection = connections[fd]
             if not connection.ready or connection.out:
                 self._writable(connection)

@@ -16,11 +16,12 @@ import sys
 import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from .answer import as_dict, as_list, one_line, record
+from .answer import one_line, record
+from .event import as_dict, as_list
 from .exchange import Exchange, Target
 from .guard import Clock, Guard, Late, Spoilt, never
 from .loop import CONNECT_S, Loop, said
-from .wire import stamp
+from .wire import stamps
 
 CONTROL_S = 30.0
 MOST_BYTES = 16 * 1024 * 1024  # of such an answer: far above any /server_info
@@ -164,11 +165,12 @@ def measure(job: Dict[str, Any], target: Target, guard: Guard) -> Dict[str, Any]
         loop = drive(job, target, job["requests"], guard, job.get("rate"))
         guard.verdict()
         started = min((exchange.sent for exchange in loop.done if exchange.sent), default=0.0)
-        records = [record(exchange, started) for exchange in loop.done]
+        records = [record(exchange, started, loop.turns) for exchange in loop.done]
     finally:
         gc.enable()
     reads = [arrival for exchange in loop.done for arrival in exchange.arrivals if arrival[2]]
-    lags = sorted(arrival[0] - stamp(arrival) for arrival in reads if arrival[1] is not None)
+    stamped = [arrival for arrival in reads if arrival[1] is not None]
+    lags = sorted([arrival[0] - at for arrival, at in zip(stamped, stamps(stamped))])
     return {
         "started": started or None,
         "ended": started + max(item["end"] for item in records) / 1e6 if started else None,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import array
+import bisect
 import re
 import struct
 from typing import Iterator, List, NamedTuple, Optional, Tuple
@@ -25,6 +27,18 @@ def stamp(arrival: Arrival) -> float:
         return arrival[0]
     seconds, nanoseconds = STAMP.unpack(arrival[1])
     return float(seconds) + float(nanoseconds) * 1e-9
+
+
+def stamps(arrivals: List[Arrival]) -> List[float]:
+    """`stamp` of each."""
+    packed = array.array("l")
+    try:
+        packed.frombytes(b"".join([known for _, known, _ in arrivals]))  # type: ignore[misc]
+    except (TypeError, ValueError):
+        packed = array.array("l")
+    if len(packed) != 2 * len(arrivals):  # some have none
+        return [stamp(arrival) for arrival in arrivals]
+    return [seconds + part * 1e-9 for seconds, part in zip(packed[::2], packed[1::2])]
 
 
 class Head(NamedTuple):
@@ -79,43 +93,77 @@ def ended(head: Head, arrivals: List[Arrival]) -> bool:
 
 
 class Body(NamedTuple):
-    """A payload; piece i of it begins at `inner[i]`, and at `outer[i]` of the raw bytes.
-
-    `whole`: it ended as it should, with nothing behind it.
-    """
+    """Part of a payload; piece i of it begins at `inner[i]`, and at `outer[i]` of the raw bytes."""
 
     payload: bytes
     inner: List[int]
     outer: List[int]
-    whole: bool
+
+    def place(self, offset: int) -> int:
+        """Where a byte of the payload stands in the raw bytes."""
+        piece = bisect.bisect_right(self.inner, offset) - 1
+        return self.outer[piece] + offset - self.inner[piece]
 
 
-def read_body(raw: bytes, head: Head) -> Body:
-    """Takes the chunks of a body apart, or cuts it at its length; never raises."""
-    if not head.chunked:
-        whole = head.length is None or len(raw) == head.size + head.length
-        return Body(raw[head.size :], [0], [head.size], whole)
-    parts: List[bytes] = []
-    inner: List[int] = []
-    outer: List[int] = []
-    size, at, whole = 0, head.size, False
-    while True:
-        line = raw.find(b"\r\n", at)
-        digits = raw[at:line].split(b";")[0].strip() if line >= 0 else b""
-        if not digits or digits.strip(b"0123456789abcdefABCDEF"):
-            break
-        length, at = int(digits, 16), line + 2
-        if length == 0:
-            whole = raw[at:] == b"\r\n"
-            break
-        parts.append(raw[at : at + length])
-        inner.append(size)
-        outer.append(at)
-        size += len(parts[-1])
-        at += length + 2
-        if raw[at - 2 : at] != b"\r\n":
-            break
-    return Body(b"".join(parts), inner, outer, whole)
+class Payload:
+    """Takes the chunks of a body apart, or cuts it at its length, part by part; never raises.
+
+    `at`: as far as it is read. `over`: there is no more. `whole`: then, it ended as it should,
+    with nothing behind it.
+    """
+
+    def __init__(self, raw: bytes, head: Head) -> None:
+        self.raw = raw
+        self.head = head
+        self.at = head.size
+        self.over = False
+        self.whole = False
+
+    def take(self, pieces: int) -> Body:
+        """So many more chunks, and on to one that is a single event; or all that is left."""
+        if not self.head.chunked:
+            self.over = True
+            length = self.head.length
+            self.whole = length is None or len(self.raw) == self.head.size + length
+            return Body(self.raw[self.head.size :], [0], [self.head.size])
+        parts: List[bytes] = []
+        inner: List[int] = []
+        outer: List[int] = []
+        size = 0
+        while True:
+            start = self._chunk()
+            if start is None:
+                break
+            parts.append(self.raw[start : self.at])
+            inner.append(size)
+            outer.append(start)
+            size += len(parts[-1])
+            self._behind_chunk()
+            if self.over or (len(parts) > pieces and EVENT.fullmatch(parts[-1])):
+                break
+        return Body(b"".join(parts), inner, outer)
+
+    def rest(self) -> Body:
+        """All that is left."""
+        return self.take(len(self.raw))
+
+    def _chunk(self) -> Optional[int]:
+        """Where the next chunk begins, `at` being set to its end; None when there is none."""
+        line = self.raw.find(b"\r\n", self.at)
+        digits = self.raw[self.at : line].split(b";")[0].strip() if line >= 0 else b""
+        length = 0
+        if digits and not digits.strip(b"0123456789abcdefABCDEF"):
+            length = int(digits, 16)
+            self.whole = length == 0 and self.raw[line + 2 :] == b"\r\n"
+        self.over = length == 0
+        if self.over:
+            return None
+        self.at = line + 2 + length
+        return line + 2
+
+    def _behind_chunk(self) -> None:
+        self.at += 2
+        self.over = self.raw[self.at - 2 : self.at] != b"\r\n"
 
 
 def events(payload: bytes) -> Iterator[Tuple[int, bytes, bytes]]:
