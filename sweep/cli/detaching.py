@@ -6,6 +6,7 @@ output until the host is taken, so that whoever waits there is told of a refusal
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -57,9 +58,10 @@ class Background:
         return BackgroundProgress(LeavingProgress(console, self.leave))
 
     def leave(self) -> None:
-        """From now on print into the run's directory; the terminal is free."""
-        sys.stdout.flush()
-        sys.stderr.flush()
+        """From now on print into the run's directory; the terminal is free, or was closed."""
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
         try:
             output = self.run.open_output()
         except SweepError:
@@ -67,7 +69,8 @@ class Background:
         for number in (1, 2):
             os.dup2(output, number)
         os.close(output)
-        os.write(self.writing, LEFT)
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self.writing, LEFT)
         os.close(self.writing)
 
 
@@ -99,6 +102,7 @@ class LeavingProgress(PlainProgress):
         if self._leave is not None and stage.name not in BEFORE:
             self._leave()
             self._leave = None
+            self._console.quiet = False  # of a terminal that was closed before
         super().stage(stage)
 
 

@@ -60,6 +60,24 @@ def test_it_goes_on_when_the_terminal_is_closed(tmp_path: Path) -> None:
     assert ": done" in sweep("status", cwd=tmp_path).stdout
 
 
+def test_a_terminal_closed_before_the_host_is_taken_ends_nothing(tmp_path: Path) -> None:
+    reader, terminal = pty.openpty()
+    process = subprocess.Popen(
+        ["setsid", "--ctty", sys.executable, "-m", "sweep", "run", "--detach", *TWO_ROWS],
+        cwd=tmp_path, stdin=terminal, stdout=terminal, stderr=terminal,
+    )  # fmt: skip
+    os.close(terminal)
+    while not list(tmp_path.glob("runs/*/events.jsonl")):
+        time.sleep(0.01)
+    os.close(reader)
+    assert process.wait(60) == -signal.SIGHUP
+
+    run = the_run(tmp_path)
+    wait_until_ended(run)
+    assert list(pd.read_csv(run.csv_path)["status"]) == ["ok", "ok"]
+    assert "again up after" in run.output_path.read_text()
+
+
 def test_resume_and_stop_of_a_detached_run(tmp_path: Path) -> None:
     shown = sweep("run", *TWO_ROWS, "--detach", cwd=tmp_path)
     assert shown.returncode == 0, shown.stderr
