@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator
 
 from sweep.check.finding import About, Answer, Finding, Identity, said
+from sweep.check.server import module
 from sweep.inventory import CommandBenchmark
 
 # Flags whose value is something to read on the host: a path there, or a model of the Hub.
@@ -125,9 +126,16 @@ def _file(about: About, user: str, line: str) -> Iterator[Finding]:
         yield Finding(
             "problem", label, f"{path} {why}",
             f"correct it in the inventory, or the rights of the file on {about.host}",
+            hopeless=state == "missing" and _is_needed(about, label),
         )  # fmt: skip
     else:
         yield Finding("ok", label, f"{path} is there")
+
+
+def _is_needed(about: About, label: str) -> bool:
+    """Whether SGLang itself opens it, here and not in a container."""
+    name = module(about) or ""
+    return name.startswith("sglang") and label in MODELS and about.sees_what_we_see
 
 
 def _caches(user: str, text: str) -> Iterator[Finding]:

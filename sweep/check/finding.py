@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -14,6 +15,11 @@ from sweep.systemd.site import text
 Level = Literal["ok", "warning", "problem"]
 Answer = dict[str, bytes]
 
+# Directives that give a service another view of the host than ours.
+_ITS_OWN = re.compile(
+    r"Root|Bind|Mount|Extension|TemporaryFileSystem|Private|DynamicUser|Environment|Inaccessible"
+)
+
 LONGEST_COMMAND = 160  # of a process that a finding names
 
 
@@ -22,12 +28,14 @@ class Finding:
     """One thing found out. problem: the sweep would not run, or production would not come back.
 
     warning: the night may be spoilt, or somebody wants to know. `fix` says what to do, or is empty.
+    `hopeless`: no launch can succeed as it is, so that `sweep run` does not even begin.
     """
 
     level: Level
     subject: str
     text: str
     fix: str = ""
+    hopeless: bool = False
 
 
 @dataclass(frozen=True)
@@ -46,6 +54,12 @@ class About:
     @property
     def demo(self) -> bool:
         return self.spec.transport == "demo"
+
+    @property
+    def sees_what_we_see(self) -> bool:
+        """Whether the server finds files and users where our scripts do: no root, mount or user of
+        its own."""
+        return not any(_ITS_OWN.match(name) for name in self.spec.server.unit)
 
     @property
     def systemctl(self) -> str:

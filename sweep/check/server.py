@@ -107,6 +107,7 @@ def findings(about: About, who: Identity, answer: Answer) -> Iterator[Finding]:
         yield Finding(
             "problem", "user", f"there is no user {user} on the host",
             f"create it, or correct hosts.{about.host}.server.user",
+            hopeless=about.sees_what_we_see,
         )  # fmt: skip
         return
     group = about.spec.server.group
@@ -114,6 +115,7 @@ def findings(about: About, who: Identity, answer: Answer) -> Iterator[Finding]:
         yield Finding(
             "problem", "user", f"there is no group {group} on the host",
             f"create it, or correct hosts.{about.host}.server.group",
+            hopeless=about.sees_what_we_see,
         )  # fmt: skip
     yield from _client(about, user, said(answer, "client"))
     yield from _server(about, user, said(answer, "server").splitlines())
@@ -156,10 +158,12 @@ def _server(about: About, user: str, lines: list[str]) -> Iterator[Finding]:
         yield Finding(
             "problem", "server", f"{program} cannot be run by {user}: {why}",
             f"correct hosts.{about.host}.server.command, or the rights of its directories",
+            hopeless=lines == ["missing"] and about.sees_what_we_see,
         )  # fmt: skip
         return
     if name is None:
         yield Finding("ok", "server", f"{program} is there, {user} may run it")
+        yield from release.unknown(about)
         return
     yield from release.findings(about, name, lines[1] if len(lines) > 1 else "")
 

@@ -12,6 +12,7 @@ import click
 
 from sweep import __version__
 from sweep.awake import staying_awake
+from sweep.cli.beforehand import check_before
 from sweep.cli.closing import notify_specs, report_at_the_end
 from sweep.cli.detaching import Background, how_to_follow, split
 from sweep.cli.elsewhere import come_home, send
@@ -69,6 +70,9 @@ def start(options: Options, prepared: Prepared, runs_dir: Path, manner: Manner) 
         with kept_if_begun(run):
             with run.lock():
                 run.write_plan(document)
+            with connect(plan.host, spec) as host:
+                for line in check_before(host, host.spec, plan, SystemClock()):
+                    options.say(line)
             return send(options, run, templates, manner)
 
     def work(progress: Progress) -> int:
@@ -216,7 +220,7 @@ class Execution:
         self.progress.begin(self.plan, todo)
         try:
             with self._awake(), InterruptibleClock(self._acknowledge) as clock:
-                braked = self._execute(clock, todo)
+                braked = self._execute(clock, todo, resumed=resumed)
         except SweepError as error:
             self.end(str(error), error.exit_code)
             raise
@@ -226,7 +230,7 @@ class Execution:
         left = self.wanted(due(self.plan, self.run.rows()))
         return self.end(braked or "finished", 1 if braked or left else 0)
 
-    def _execute(self, clock: InterruptibleClock, todo: Todo) -> str | None:
+    def _execute(self, clock: InterruptibleClock, todo: Todo, *, resumed: bool) -> str | None:
         if todo:
             self.run.require_room()
         self.progress.stage(Stage("connect"))
@@ -244,6 +248,9 @@ class Execution:
             )
             if self.until is not None:
                 sweep.note(f"ends in time for production to serve again by {self.until.text}")
+            if not resumed:
+                for line in check_before(host, host.spec, self.plan, clock):
+                    sweep.note(line)
             return execute(sweep, host, todo)
 
     @contextmanager

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sweep.cli.beforehand import long_night, unknown_value_lines
 from sweep.cli.look import NO_RUN, runs_dir_option
 from sweep.cli.manner import (
     ON_HOST,
@@ -63,13 +64,14 @@ def run(
     prepared = prepare(options, name, given)
     if manner.detach == ON_HOST:
         require_other_machine(prepared.plan.host, prepared.spec)
-    for problem in webhook_problems(prepared):
+    for problem in (*webhook_problems(prepared), *unknown_value_lines(prepared)):
         options.say(f"warning: {problem}")
     if dry_run:
         print_dry_run(options, prepared, runs_dir, manner)
         return 0
+    say_how_long(options, prepared, runs_dir, manner)
     if not yes:
-        ask_first(prepared, runs_dir)
+        ask_first(prepared)
     from sweep.cli.carry_out import start
 
     return start(options, prepared, runs_dir, manner)
@@ -84,14 +86,16 @@ def print_dry_run(options: Options, prepared: Prepared, runs_dir: Path, manner: 
     plan, spec = prepared.plan, prepared.spec
     units = render_units(plan, spec, NO_RUN, options.templates)
     pace = latest_pace(plan, runs_dir)
-    until = manner.deadline(plan, spec, pace)
+    until, expected = manner.deadline(plan, spec, pace), estimate(plan, pace)
     for line in (
         *plan_lines(plan, units),
         *command_lines(spec, NO_RUN),
-        *summary_lines(plan, spec, estimate(plan, pace)),
+        *summary_lines(plan, spec, expected),
         *(until_lines(until, datetime.now(UTC)) if until else ()),
     ):
         click.echo(line)
+    if warning := long_night(plan, expected, until):
+        click.echo(f"warning: {warning}", err=True)
     for problem in secret_problems(prepared):
         click.echo(f"warning: the run would be refused: {problem}", err=True)
     try:
@@ -100,17 +104,29 @@ def print_dry_run(options: Options, prepared: Prepared, runs_dir: Path, manner: 
         click.echo(f"warning: the run would be refused: {error}", err=True)
 
 
-def ask_first(prepared: Prepared, runs_dir: Path) -> None:
-    """On a terminal, production is stopped only after a yes."""
-    from sweep.cli.dry_run import production_text, summary_lines
+def say_how_long(options: Options, prepared: Prepared, runs_dir: Path, manner: Manner) -> None:
+    """How much there is to do and how long that takes, before anything is begun. Not of the demo,
+    whose server starts in seconds."""
+    from sweep.cli.dry_run import summary_lines
     from sweep.estimate import estimate
+
+    plan = prepared.plan
+    if prepared.spec.transport == "demo":
+        return
+    expected = estimate(plan, latest_pace(plan, runs_dir))
+    for line in summary_lines(plan, prepared.spec, expected):
+        options.say(line)
+    if warning := long_night(plan, expected, manner.until):
+        options.say(f"warning: {warning}")
+
+
+def ask_first(prepared: Prepared) -> None:
+    """On a terminal, production is stopped only after a yes."""
+    from sweep.cli.dry_run import production_text
 
     away = production_text(prepared.spec)
     if not away or prepared.spec.transport == "demo" or not sys.stdin.isatty():
         return
-    expected = estimate(prepared.plan, latest_pace(prepared.plan, runs_dir))
-    for line in summary_lines(prepared.plan, prepared.spec, expected):
-        click.echo(line, err=True)
     click.confirm(f"Stop {away} on {prepared.plan.host} and begin?", abort=True, err=True)
 
 

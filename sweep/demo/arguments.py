@@ -122,7 +122,8 @@ def _add_flag(
         if words:
             more["nargs"] = "*" if words == "list*" else "+"
         if choices:
-            more["choices"] = choices.split("|")
+            now = choices.partition(";")[0].split("|")
+            more["choices"] = [more["type"](one) for one in now]
     parser.add_argument(*spellings, required=name == "model_path", **more)
 
 

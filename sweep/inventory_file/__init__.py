@@ -11,11 +11,12 @@ from sweep.inventory_file.forms import (
     parse_steps,
     parse_workload,
 )
-from sweep.inventory_file.loading import line_of, load_inventory
+from sweep.inventory_file.loading import line_of, load_inventory, where_written
 from sweep.inventory_file.notify import is_url
 
 __all__ = [
     "is_url",
     "line_of", "load_inventory",
     "parse_concurrency", "parse_setting", "parse_steps", "parse_workload",
+    "where_written",
 ]  # fmt: skip

@@ -9,7 +9,7 @@ from sweep.errors import InventoryError
 from sweep.hints import with_inventory
 from sweep.inventory import HostSpec, Inventory, SweepSpec
 from sweep.inventory_file.hosts import read_host, written_flag
-from sweep.inventory_file.report import Report
+from sweep.inventory_file.report import Report, path_text
 from sweep.inventory_file.shapes import mapping
 from sweep.inventory_file.sweeps import read_sweep
 from sweep.inventory_file.yaml_tree import Problem, Tree, Unreadable, read_tree
@@ -37,6 +37,14 @@ def load_inventory(path: Path) -> Inventory:
 def line_of(path: Path, where: tuple[str | int, ...]) -> int:
     """The line of the file in which a key, or the nearest thing above it, stands."""
     return _tree(path).line(where)
+
+
+def where_written(path: Path, sweep: str, host: str, flag: str) -> str:
+    """`inventory.yaml:9: hosts.gpu.server.args.tp`: where a flag of a sweep stands in the file, or
+    the nearest thing above it."""
+    report = Report(str(path), _tree(path))
+    where = _written(report, sweep, host, flag) or ("sweeps", sweep)
+    return f"{path}:{report.tree.line(where)}: {path_text(where)}"
 
 
 def _tree(path: Path) -> Tree:
@@ -93,14 +101,21 @@ def _located(
     report: Report, name: str, sweep: SweepSpec, complaint: Complaint
 ) -> tuple[tuple[str | int, ...], str]:
     flag = complaint.flag
-    for path in (("sweeps", name, "params"), ("hosts", sweep.host, "server", "args")):
-        spelling = written_flag(_at(report.tree.value, path), flag)
-        if spelling is not None:
-            return (*path, spelling), complaint.text
+    if written := _written(report, name, sweep.host, flag):
+        return written, complaint.text
     # A flag that is missing: where the sweep varies speculation itself, else on the host.
+    path: tuple[str, ...] = ("hosts", sweep.host, "server", "args")
     if any(is_speculative(param) for param in sweep.params):
         path = ("sweeps", name, "params")
     return path, f"{flag} {complaint.text}"
+
+
+def _written(report: Report, sweep: str, host: str, flag: str) -> tuple[str, ...] | None:
+    for path in (("sweeps", sweep, "params"), ("hosts", host, "server", "args")):
+        spelling = written_flag(_at(report.tree.value, path), flag)
+        if spelling is not None:
+            return (*path, spelling)
+    return None
 
 
 def _at(value: object, path: tuple[str, ...]) -> object:

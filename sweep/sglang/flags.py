@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
@@ -21,12 +22,15 @@ Kind = Literal["bool", "optional-bool", "int", "float", "size", "str", "json"]
 @dataclass(frozen=True)
 class Flag:
     """One flag. `name` is its canonical spelling without dashes in front, `field` its name in
-    /server_info; `words` is true where it takes several words; `kind` is of each word."""
+    /server_info; `words` is true where it takes several words; `kind` is of each word; `choices`
+    are the values that any release since 0.4.6 takes, the newest's first, empty where it takes
+    any."""
 
     name: str
     field: str
     kind: Kind
     words: bool
+    choices: tuple[str, ...] = ()
 
 
 # What argparse takes for the one flag that begins so, and people write: facts for 0.4.3 to 0.5.23.
@@ -100,8 +104,10 @@ def flags() -> Mapping[str, Flag]:
             continue
         field, spellings, takes, _ = line.split(" ", 3)
         names = [spelling.removeprefix("--") for spelling in spellings.split(",")]
-        words, _, kind = takes.partition("=")[0].rpartition(":")
-        flag = Flag(names[0], field, cast("Kind", kind), bool(words))
+        shape, _, values = takes.partition("=")
+        words, _, kind = shape.rpartition(":")
+        choices = tuple(re.findall(r"[^|;]+", values))
+        flag = Flag(names[0], field, cast("Kind", kind), bool(words), choices)
         found.update(dict.fromkeys(names, flag))
         if kind == "optional-bool":
             found[f"no-{flag.name}"] = Flag(f"no-{flag.name}", field, "bool", words=False)

@@ -12,6 +12,7 @@ import re
 from decimal import Decimal
 
 from sweep.inventory import FlagValue, Scalar
+from sweep.sglang.choices import meant
 from sweep.sglang.flags import NEWEST, REMOVED, Flag, flags
 
 # A flag this tool must not touch goes around it: words of the command are rendered as they are.
@@ -127,6 +128,8 @@ def _word(flag: Flag, word: Scalar) -> str | None:
         wrong = "takes a size", "write one, such as 131072 or 128k"
     elif flag.kind in ("str", "json") and isinstance(word, float):
         return f"is text, and {word!r} would be a number; write it in quotes"
+    elif near := meant(text, flag.choices):
+        return f"{shown(word)} is no value of it in SGLang up to {NEWEST}; did you mean '{near}'?"
     return wrong and f"{wrong[0]} (SGLang {NEWEST}), not {shown(word)}; {wrong[1]}"
 
 

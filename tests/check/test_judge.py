@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sweep.check import access, files, machine, night, ours, production, server
+from sweep.check import access, files, machine, night, ours, production, release, server
 from sweep.check.finding import Answer, Identity
 from sweep.inventory import CommandBenchmark, ProductionCommands
 from sweep.systemd.lock import Found, Lock
@@ -162,6 +165,74 @@ def test_server(changed: dict[str, str], given: dict[str, Any], level: str, word
     about = make_about(given)
     lines = said(server.findings(about, make_identity(), answer))
     assert any(line.startswith(level) and words in line for line in lines), lines
+
+
+@pytest.mark.parametrize(
+    ("changed", "given", "hopeless"),
+    [
+        ({}, {}, False),
+        ({"account": ""}, {}, True),
+        ({"account": ""}, {"unit": {"DynamicUser": True}}, False),
+        ({"group": ""}, {"group": "nobody-such"}, True),
+        ({"server": "missing"}, {}, True),
+        ({"server": "missing"}, {"unit": {"RootDirectory": "/srv/root"}}, False),
+        ({"server": "su: Authentication failure"}, {}, False),
+        ({"server": "there\nNo module named sglang"}, {}, True),
+        ({"server": "there\nNo module named sglang"}, {"env_file": "/etc/pythonpath"}, False),
+        ({"server": "there\n0.5.9\tuno-lora-path"}, {}, True),
+        ({"server": "there\n0.5.9\tattention-backend=hpc_ops"}, {}, False),
+        ({"port": "7\told.service\troot python3"}, {}, False),
+    ],
+)
+def test_what_lets_no_launch_succeed(
+    changed: dict[str, str], given: dict[str, Any], *, hopeless: bool
+) -> None:
+    answer = make_answer(**{**GOOD_SERVER, **changed})
+    found = list(server.findings(make_about(given), make_identity(), answer))
+    assert any(one.hopeless for one in found) == hopeless, found
+    assert all(one.level == "problem" for one in found if one.hopeless)
+
+
+@pytest.mark.parametrize(
+    ("command", "hopeless"),
+    [
+        (("/opt/bin/python3", "-m", "sglang.launch_server"), True),
+        (("/usr/bin/docker", "run", "image", "sglang", "serve"), False),
+    ],
+)
+def test_a_model_that_is_not_there_is_hopeless_where_sglang_runs_on_the_host_itself(
+    command: tuple[str, ...], *, hopeless: bool
+) -> None:
+    about = make_about({"command": command})
+    answer = make_answer(files="model-path\t/models/m\tmissing")
+    (found,) = (f for f in files.findings(about, make_identity(), answer) if f.level == "problem")
+    assert found.hopeless == hopeless
+
+
+def test_values_that_the_host_s_sglang_does_not_seem_to_take_are_warnings() -> None:
+    answer = make_answer(**{**GOOD_SERVER, "server": "there\n0.5.9\tattention-backend=hpc_ops"})
+    found = said(server.findings(make_about(), make_identity(), answer))
+    assert (
+        "warning flags: SGLang 0.5.9 there does not seem to take --attention-backend hpc_ops"
+        in found
+    )
+    wrapped = make_about({"command": ("/opt/run.sh",)}, {"attention-backend": "mine"})
+    found = said(server.findings(wrapped, make_identity(), make_answer(**GOOD_SERVER)))
+    assert any("--attention-backend mine: no SGLang up to" in line for line in found)
+
+
+def test_the_question_finds_values_in_the_package_s_own_source(tmp_path: Path) -> None:
+    srt = tmp_path / "sglang" / "srt"
+    srt.mkdir(parents=True)
+    (srt.parent / "__init__.py").touch()
+    (srt / "server_args.py").write_text('attention_backend = Arg(choices=["triton", "fa3"])\n')
+    (srt / "registry.py").write_text('BACKENDS["of_another_file"] = 1\n')
+    asked = [f"attention-backend=attention_backend={v}" for v in ("fa3", "of_another_file", "mine")]
+    answer = subprocess.run(
+        [sys.executable, "-c", release.PROGRAM, "sglang", *asked, "device=device"],
+        cwd=tmp_path, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert answer.stdout == "unknown version\tattention-backend=mine device\n"
 
 
 @pytest.mark.parametrize(("answer", "level"), [("/usr/bin/bench", "ok"), ("missing", "problem")])

@@ -157,3 +157,26 @@ def test_a_port_taken_while_the_server_loads_is_known_at_once(gpu_host: MakeHost
     finally:
         host.machine.remove_service("thief.service")
     assert host.serves()
+
+
+def test_a_sweep_that_cannot_succeed_does_not_begin(gpu_host: MakeHost) -> None:
+    host = gpu_host({"user": "nobody-such"}, **SHORT)
+    since = "systemctl show -p ActiveEnterTimestampMonotonic sglang.service"
+    before = host.sh(since)
+    result = host.sweep("run", "short")
+    assert result.status == 5, result.err
+    assert "no launch of this sweep can succeed, and nothing was touched" in result.err
+    assert "there is no user nobody-such on the host -> create it, or correct" in result.err
+    assert host.sh(since) == before, "production was not stopped for nothing"
+    assert not list((host.directory / "runs").glob("*")), "a run that did nothing leaves none"
+
+
+def test_what_may_spoil_the_night_is_named_and_the_sweep_begins(gpu_host: MakeHost) -> None:
+    host = gpu_host(**SHORT)
+    (host.machine.root / "etc/cron.d/nightly").write_text("0 3 * * * root systemctl restart x\n")
+    try:
+        result = host.sweep("run", "short")
+        assert result.status == 0, result.err
+        assert "warning: cron: jobs that may touch the server" in result.err
+    finally:
+        (host.machine.root / "etc/cron.d/nightly").unlink()
