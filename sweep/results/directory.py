@@ -291,8 +291,26 @@ def new_run(runs_dir: Path, sweep_name: str, now: Now = utc_now) -> RunDirectory
         return RunDirectory(path, now)
 
 
+def untouched(run: RunDirectory) -> bool:
+    """Whether nothing was ever done for this run on its host, not even a lock taken.
+
+    Every process of it got no further than connecting, or was refused by the host.
+    """
+    events = run.events()
+    stages = [event.fields.get("stage") for event in events if event.kind == "stage"]
+    refusals = sum(event.kind == "refused" for event in events)
+    return (
+        not run.is_away
+        and set(stages) <= {"connect", "take the host"}
+        and stages.count("take the host") == refusals
+        and not run.rows()
+    )
+
+
 def open_run(runs_dir: Path, run: str | Path | None = None, now: Now = utc_now) -> RunDirectory:
     """An existing run: by id, by path, or the latest; nothing is written or locked.
+
+    Of several the latest is not one that was killed before it had done anything.
 
     Raises:
         RunDirectoryError: no such run, not a run, or of another version.
@@ -301,7 +319,7 @@ def open_run(runs_dir: Path, run: str | Path | None = None, now: Now = utc_now) 
         known = run_ids(runs_dir)
         if not known:
             raise RunDirectoryError(f"no run in {runs_dir}/ yet: `sweep run` starts one")
-        path = runs_dir / known[-1]
+        path = runs_dir / _latest(runs_dir, known)
     else:
         path = Path(run) if "/" in str(run) or isinstance(run, Path) else runs_dir / run
         if not path.is_dir():
@@ -311,6 +329,14 @@ def open_run(runs_dir: Path, run: str | Path | None = None, now: Now = utc_now) 
     found = RunDirectory(path.resolve(), now)
     found.plan()
     return found
+
+
+def _latest(runs_dir: Path, known: Sequence[str]) -> str:
+    for name in reversed(known):
+        run = RunDirectory(runs_dir / name)
+        if run.lock_state().held or not untouched(run):
+            return name
+    return known[-1]
 
 
 def current_run(runs_dir: Path, run: str | Path | None = None) -> RunDirectory:

@@ -11,7 +11,7 @@ from typing import Literal
 from sweep.hints import of_run, with_inventory
 from sweep.plan import Plan, latest
 from sweep.plan_document import plan_from_doc
-from sweep.results.directory import RunDirectory
+from sweep.results.directory import RunDirectory, untouched
 from sweep.results.events import Event
 from sweep.results.lock import LockOwner, LockState
 from sweep.results.pace import remaining_s
@@ -60,7 +60,7 @@ class Status:
     `state`: running (a live process holds the lock: `owner`), done (every trial ok, the host given
     back), ended (for a reason: `why`), interrupted (the process died without a word), not started.
     `elapsed_s`: since that process began, up to now or to its end. `remaining_s`: from measured
-    launches and trials; None while nothing was measured.
+    launches and trials; None while nothing was measured. `untouched`: nothing was done on the host.
     """
 
     run_id: str
@@ -77,6 +77,7 @@ class Status:
     why: str | None
     path: Path
     inventory: Path | None = None
+    untouched: bool = False
 
     @property
     def trials(self) -> int:
@@ -113,7 +114,9 @@ class Status:
         if self.last:
             said.append(f"last: {_row_text(self.last)}")
         said += [_launch_line(launch) for launch in self.launches]
-        if self.state == "interrupted":
+        if self.state == "interrupted" and self.untouched:
+            said.append(f"nothing was done on {self.host}")
+        elif self.state == "interrupted":
             restore = with_inventory(f"restore {self.host}", self.inventory)
             said.append(
                 f"production on {self.host}: its own timer restores it if nothing is heard of the "
@@ -179,6 +182,7 @@ def read_status(run: RunDirectory, elsewhere: LockState | None = None) -> Status
         why=_why(state, end, session, lock.owner),
         path=run.path,
         inventory=Path(str(document["inventory"])) if document.get("inventory") else None,
+        untouched=not alive and untouched(run),
     )
 
 
@@ -214,22 +218,6 @@ def gave_back(events: Sequence[Event]) -> bool:
     session = _session(events)
     end = _end(session)
     return not session or (end is not None and end.fields.get("exit_code") in (0, 1))
-
-
-def untouched(run: RunDirectory) -> bool:
-    """Whether nothing was ever done for this run on its host, not even a lock taken.
-
-    Every process of it got no further than connecting, or was refused by the host.
-    """
-    events = run.events()
-    stages = [event.fields.get("stage") for event in events if event.kind == "stage"]
-    refusals = sum(event.kind == "refused" for event in events)
-    return (
-        not run.is_away
-        and set(stages) <= {"connect", "take the host"}
-        and stages.count("take the host") == refusals
-        and not run.rows()
-    )
 
 
 def _state(

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import shlex
+import socket
 import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -66,6 +69,44 @@ def test_a_host_that_cannot_be_reached_leaves_no_latest_run(tmp_path: Path) -> N
         assert shown.returncode == 5, shown.stderr
         assert "go on with" not in shown.stderr
     assert [path.name for path in (tmp_path / "runs").iterdir()] == [night.id]
+
+
+def killed_while_connecting(place: Path) -> str:
+    """A run of a host that takes connections and says nothing; its id."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        config = f"Host gpu\n HostName 127.0.0.1\n Port {silent.getsockname()[1]}\n User root\n"
+        (place / "ssh_config").write_text(config)
+        inventory = GPU.replace("gpu.does-not-resolve.invalid", "gpu\n    ssh_config: ssh_config")
+        (place / "inventory.yaml").write_text(inventory)
+        before = set(place.glob("runs/*"))
+        process = subprocess.Popen(
+            [sys.executable, "-m", "sweep", "run", "--yes"], cwd=place,
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        until = time.monotonic() + 120
+        while time.monotonic() < until and process.poll() is None:
+            found = [
+                path for path in place.glob("runs/*/events.jsonl") if path.parent not in before
+            ]
+            if found and '"stage":"connect"' in found[0].read_text():
+                process.kill()
+                process.wait()
+                return found[0].parent.name
+            time.sleep(0.02)
+        process.kill()
+        raise AssertionError(process.communicate())
+
+
+def test_a_run_that_was_killed_while_it_connected_is_not_the_latest(tmp_path: Path) -> None:
+    night = make_night(tmp_path / "runs", range(2), (1,))
+    killed = killed_while_connecting(tmp_path)
+    shown = sweep("status", cwd=tmp_path)
+    assert shown.stdout.startswith(f"{night.id} on "), shown.stderr
+    shown = sweep("status", killed, cwd=tmp_path)
+    assert ": interrupted" in shown.stdout
+    assert "nothing was done on gpu" in shown.stdout
+    assert "restores" not in shown.stdout
+    assert f"go on with: sweep resume {killed}" in shown.stdout
 
 
 @pytest.mark.parametrize(
