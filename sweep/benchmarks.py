@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
 
@@ -105,7 +105,7 @@ _REMARKS = {
 
 def remark(label: str) -> str | None:
     """What to know before the numbers of a workload, named as rows do, are used; None: nothing."""
-    name = re.sub(r"-[\d.e+-]+rps$", "", label)
+    name = re.sub(rf"-([\d.e+-]+rps|{'|'.join(CLIENTS)})$", "", label)
     return _REMARKS.get("synthetic" if name.startswith("synthetic-") else name)
 
 
@@ -118,17 +118,13 @@ def defaults_of(workload: object) -> Defaults:
     return WORKLOADS.get(str(workload), WORKLOADS["greedy"])
 
 
-class BuiltinBenchmark(Spec):
-    """The tool's own client. Settings that are not given are those of the workload.
+class Load(Spec):
+    """What is sent, whoever sends it. Settings that are not given are those of the workload.
 
-    `rate` None: a closed loop; else so many requests per second (a Poisson process that `seed`
-    draws), of which at most C are in flight. `endpoint` native: /generate, which knows no chat
-    template.
-    `requests` None: see `request_count`. The time-outs are derived where they are None:
+    `requests` None: see `request_count`. The time-out is derived where it is None:
     `bench.deadlines`.
     """
 
-    kind: Literal["builtin"] = "builtin"
     workload: Workload = "greedy"
     temperature: Temperature = 0.0
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
@@ -137,11 +133,7 @@ class BuiltinBenchmark(Spec):
     unique_prompts: bool = False
     requests: Annotated[int, Field(ge=1, le=MOST_REQUESTS)] | None = None
     seed: Annotated[int, Field(ge=0)] = 0
-    rate: Annotated[float, Field(gt=0, le=MOST_RATE)] | None = None
-    endpoint: Literal["openai", "native"] = "openai"
-    run_on: Literal["host", "controller"] = "host"
     trial_timeout_s: Seconds | None = None
-    stall_timeout_s: Seconds | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -163,10 +155,9 @@ class BuiltinBenchmark(Spec):
         return workload
 
     @property
-    def label(self) -> str:
-        """The workload as rows name it."""
-        name = self.workload if isinstance(self.workload, str) else self.workload.label
-        return name if self.rate is None else f"{name}-{self.rate:g}rps"
+    def texts(self) -> str:
+        """What the workload is called."""
+        return self.workload if isinstance(self.workload, str) else self.workload.label
 
     def request_count(self, concurrency: int) -> int:
         """How many requests a trial sends: as set, else two rounds of C.
@@ -181,9 +172,9 @@ class BuiltinBenchmark(Spec):
         turns = self.workload.turns if isinstance(self.workload, FileWorkload) else 1
         return max(LEAST_TEXTS, 2 * concurrency) * turns
 
-    def identity(self) -> dict[str, object]:
+    def _settings(self, *but: str) -> dict[str, object]:
         """All of it that can change a number: not time-outs, not what the workload is called."""
-        settings = self.model_dump(exclude={"trial_timeout_s", "stall_timeout_s", "workload"})
+        settings = self.model_dump(exclude={"trial_timeout_s", "workload", *but})
         return settings | {"workload": self._sent()}
 
     def _sent(self) -> object:
@@ -192,6 +183,70 @@ class BuiltinBenchmark(Spec):
         if isinstance(self.workload, SyntheticWorkload):
             return self.workload.model_dump()
         return {"texts": defaults_of(self.workload).fingerprint}
+
+
+class BuiltinBenchmark(Load):
+    """The tool's own client.
+
+    `rate` None: a closed loop; else so many requests per second (a Poisson process that `seed`
+    draws), of which at most C are in flight. `endpoint` native: /generate, which knows no chat
+    template.
+    """
+
+    kind: Literal["builtin"] = "builtin"
+    rate: Annotated[float, Field(gt=0, le=MOST_RATE)] | None = None
+    endpoint: Literal["openai", "native"] = "openai"
+    run_on: Literal["host", "controller"] = "host"
+    stall_timeout_s: Seconds | None = None
+
+    @property
+    def label(self) -> str:
+        """The workload as rows name it."""
+        return self.texts if self.rate is None else f"{self.texts}-{self.rate:g}rps"
+
+    @property
+    def load(self) -> BuiltinBenchmark:
+        return self
+
+    def identity(self) -> dict[str, object]:
+        """All of it that can change a number."""
+        return self._settings("stall_timeout_s")
+
+
+class ClientBenchmark(Load):
+    """A benchmark client of somebody else's, installed on the host, which is sent our texts.
+
+    `program` is what has it there: for SGLang's the Python (None: the host's), for the others the
+    command (None: as it is called in PATH). `tokenizer` None: the server's model. `args` follow
+    the words that the tool writes.
+    """
+
+    kind: Literal["sglang"]
+    program: Annotated[str, Field(min_length=1)] | None = None
+    tokenizer: Annotated[str, Field(min_length=1)] | None = None
+    args: tuple[str, ...] = ()
+
+    @field_validator("args", mode="before")
+    @classmethod
+    def _as_in_plans(cls, given: Any) -> Any:
+        return tuple(given) if isinstance(given, list) else given
+
+    @property
+    def label(self) -> str:
+        """The workload and the client, as rows name it: clients do not measure alike."""
+        return f"{self.texts}-{self.kind}"
+
+    @property
+    def load(self) -> BuiltinBenchmark:
+        """The same requests, as the tool's own client would send them."""
+        return BuiltinBenchmark(**{name: getattr(self, name) for name in Load.model_fields})
+
+    def identity(self) -> dict[str, object]:
+        """All of it that can change a number: the client and its words too."""
+        return self._settings()
+
+
+CLIENTS: tuple[str, ...] = get_args(ClientBenchmark.model_fields["kind"].annotation)
 
 
 class CommandBenchmark(Spec):
@@ -216,4 +271,4 @@ class CommandBenchmark(Spec):
         return self.model_dump(exclude={"trial_timeout_s"})
 
 
-Benchmark = BuiltinBenchmark | CommandBenchmark
+Benchmark = BuiltinBenchmark | ClientBenchmark | CommandBenchmark

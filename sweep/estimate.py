@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from statistics import median
 
-from sweep.inventory import BuiltinBenchmark
+from sweep.inventory import CommandBenchmark
 from sweep.plan import Launch, Plan
 from sweep.rows import Row
 
@@ -79,10 +79,11 @@ def trial_s(plan: Plan, concurrency: int | str, pace: Pace | None) -> float:
     """Seconds that one trial takes."""
     if pace and str(concurrency) in pace.trial_s:
         return pace.trial_s[str(concurrency)]
-    if not isinstance(plan.benchmark, BuiltinBenchmark):
+    if isinstance(plan.benchmark, CommandBenchmark):
         return ASSUMED_COMMAND_S
+    load = plan.benchmark.load
     width = concurrency if isinstance(concurrency, int) else 32
-    requests = plan.benchmark.request_count(width)
+    requests = load.request_count(width)
     rounds = -(-requests // width)
-    sending_s = requests / plan.benchmark.rate if plan.benchmark.rate else 0.0
-    return max(sending_s, rounds * plan.benchmark.max_tokens / ASSUMED_REQUEST_TOK_S)
+    sending_s = requests / load.rate if load.rate else 0.0
+    return max(sending_s, rounds * load.max_tokens / ASSUMED_REQUEST_TOK_S)

@@ -14,6 +14,7 @@ from sweep.benchmarks import (
     WORKLOADS,
     Benchmark,
     BuiltinBenchmark,
+    ClientBenchmark,
     CommandBenchmark,
     FileWorkload,
     SyntheticWorkload,
@@ -23,7 +24,8 @@ from sweep.spec import Count, Frozen, Port, Seconds, Spec
 
 __all__ = [
     "NOTIFY_WORDS",
-    "WORKLOADS", "Benchmark", "BuiltinBenchmark", "CommandBenchmark", "FileWorkload", "FlagValue",
+    "WORKLOADS", "Benchmark", "BuiltinBenchmark", "ClientBenchmark", "CommandBenchmark",
+    "FileWorkload", "FlagValue",
     "HostSpec", "Inventory", "NotifyEvent", "NotifySpec", "ProductionCommands", "Scalar",
     "SecretRef", "ServerSpec", "SweepSpec", "SyntheticWorkload",
 ]  # fmt: skip

@@ -50,6 +50,11 @@ class Workload:
             asked = self._messages(concurrency, count, asked_before)
         return [_body(self.spec, model, one) for one in asked]
 
+    def prompts(self, concurrency: int) -> tuple[str, ...]:
+        """The measured requests as plain text, for clients that take nothing else."""
+        count = self.spec.request_count(concurrency)
+        return tuple(map(plain_text, self._messages(concurrency, count, 0)))
+
     def warmups(self, model: str, concurrency: int) -> list[Body]:
         """One request per place in flight: every batch size up to C is run before measuring.
 
@@ -148,9 +153,14 @@ def _native(spec: BuiltinBenchmark, asked: Body) -> Body:
         "top_p": spec.top_p,
         "ignore_eos": spec.ignore_eos,
     }
-    messages = asked.get("messages")
-    if isinstance(messages, list):
-        prompt: Body = {"text": "\n\n".join(str(message["content"]) for message in messages)}
+    if "messages" in asked:
+        prompt: Body = {"text": plain_text(asked)}
     else:
         prompt = {"input_ids": asked["prompt"]}
     return {**prompt, "sampling_params": sampling, "stream": True}
+
+
+def plain_text(asked: Body) -> str:
+    messages = asked["messages"]
+    assert isinstance(messages, list)  # noqa: S101 - Conversation made them
+    return "\n\n".join(str(message["content"]) for message in messages)

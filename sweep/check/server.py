@@ -6,12 +6,15 @@ import re
 import shlex
 from collections.abc import Iterator
 
+from sweep.bench.backends import client_of
 from sweep.check import release
 from sweep.check.finding import About, Answer, Finding, Identity, said, unreadable
-from sweep.inventory import CommandBenchmark
+from sweep.inventory import ClientBenchmark, CommandBenchmark
 from sweep.sglang.secrecy import without_secrets
 
 OLDEST_PYTHON = (3, 8)
+# Some clients import half of their world before they tell their version.
+VERSION_S = 60
 # Flags whose value is something to read on the host: a path there, or a model of the Hub.
 MODELS = ("model-path", "speculative-draft-model-path", "tokenizer-path")
 FILES = ("speculative-token-map", "speculative-adaptive-config", "config", "chat-template")
@@ -77,7 +80,12 @@ def _client_question(about: About) -> str:
     benchmark = about.plan.benchmark
     if isinstance(benchmark, CommandBenchmark):
         return f"command -v {shlex.quote(benchmark.command[0])} || echo missing"
-    return f"{shlex.quote(about.spec.python)} -I -B -c {shlex.quote(_CLIENT)}"
+    ours = f"{shlex.quote(about.spec.python)} -I -B -c {shlex.quote(_CLIENT)}"
+    if not isinstance(benchmark, ClientBenchmark):
+        return ours
+    words = client_of(benchmark).version(benchmark, about.spec.python)
+    limit = f"$(command -v timeout >/dev/null && echo timeout {VERSION_S})"
+    return f'{ours}; answer=$({limit} {shlex.join(words)} 2>&1); echo "$? $answer"'
 
 
 def _server_question(about: About) -> str:
@@ -127,6 +135,10 @@ def _client(about: About, user: str, answer: str) -> Iterator[Finding]:
     last = answer.splitlines()[-1] if answer else "no answer"
     if isinstance(benchmark, CommandBenchmark):
         yield _command(benchmark.command[0], user, last)
+    elif isinstance(benchmark, ClientBenchmark):
+        first, _, rest = answer.partition("\n")
+        yield _python(about, user, first or "no answer")
+        yield _installed(benchmark, user, rest)
     elif benchmark.run_on == "host":
         yield _python(about, user, last)
 
@@ -138,6 +150,18 @@ def _command(program: str, user: str, answer: str) -> Finding:
             "install it there, or correct the sweep's benchmark.command",
         )  # fmt: skip
     return Finding("ok", "benchmark", f"{answer} is there")
+
+
+def _installed(benchmark: ClientBenchmark, user: str, answer: str) -> Finding:
+    """Of a benchmark client, by its version; `answer` begins with the status of asking for it."""
+    status, _, told = answer.partition(" ")
+    last = told.strip().splitlines()[-1] if told.strip() else "it says nothing"
+    if status != "0":
+        return Finding(
+            "problem", "benchmark", f"{benchmark.kind} cannot run as {user}: {last}",
+            client_of(benchmark).install,
+        )  # fmt: skip
+    return Finding("ok", "benchmark", f"{benchmark.kind}: {last}, runs as {user}")
 
 
 def _python(about: About, user: str, version: str) -> Finding:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import cast
+from typing import TypeVar, cast
 
-from sweep.benchmarks import Workload
+from sweep.benchmarks import CLIENTS, Workload
 from sweep.errors import InventoryError
 from sweep.inventory import (
     WORKLOADS,
     Benchmark,
     BuiltinBenchmark,
+    ClientBenchmark,
     CommandBenchmark,
     FileWorkload,
     FlagValue,
@@ -39,6 +40,7 @@ from sweep.sglang.spelling import shown
 from sweep.workloads import read_file
 
 _PLACEHOLDERS = ("concurrency", "url", "port")
+Sender = TypeVar("Sender", BuiltinBenchmark, ClientBenchmark)
 _FOUND_IN_FILES = {"fingerprint", "turns"}
 
 
@@ -91,7 +93,7 @@ def _rules(sweep: SweepSpec, host: HostSpec | None) -> Iterator[tuple[str, str]]
 
 def _too_long(benchmark: Benchmark, host: HostSpec) -> str | None:
     limit = host.server.args.get("context-length")
-    if not isinstance(benchmark, BuiltinBenchmark) or type(limit) is not int:
+    if isinstance(benchmark, CommandBenchmark) or type(limit) is not int:
         return None
     synthetic = benchmark.workload
     prompt = synthetic.input_tokens if isinstance(synthetic, SyntheticWorkload) else 1
@@ -172,14 +174,17 @@ def _benchmark(report: Report, path: Path, value: object) -> Benchmark | None:
     if given is None:
         return None
     kind = given.get("kind", "builtin")
-    if kind not in ("builtin", "command"):
+    kinds = ("builtin", *CLIENTS, "command")
+    if kind not in kinds:
         if not report.touches((*path, "kind")):
-            text = f"is {kind_of(kind)}, not one of builtin, command; write one of these"
+            text = f"is {kind_of(kind)}, not one of {', '.join(kinds)}; write one of these"
             report.add((*path, "kind"), text)
         return None
     benchmark: Benchmark | None
     if kind == "builtin":
-        benchmark = _builtin(report, path, given)
+        benchmark = _load(report, path, BuiltinBenchmark, given)
+    elif kind in CLIENTS:
+        benchmark = _load(report, path, ClientBenchmark, given)
     else:
         benchmark = build(report, path, CommandBenchmark, given)
     if benchmark is not None:
@@ -188,7 +193,10 @@ def _benchmark(report: Report, path: Path, value: object) -> Benchmark | None:
     return benchmark
 
 
-def _builtin(report: Report, path: Path, given: Mapping[str, object]) -> BuiltinBenchmark | None:
+def _load(
+    report: Report, path: Path, model: type[Sender], given: Mapping[str, object]
+) -> Sender | None:
+    """A benchmark that sends a workload."""
     values = dict(given)
     if "workload" in values:
         workload = _workload(report, (*path, "workload"), values.pop("workload"))
@@ -196,7 +204,7 @@ def _builtin(report: Report, path: Path, given: Mapping[str, object]) -> Builtin
             values["workload"] = workload
     if isinstance(values.get("workload"), SyntheticWorkload) and "max_tokens" in values:
         report.add((*path, "max_tokens"), "is output_tokens of the workload already; remove it")
-    return build(report, path, BuiltinBenchmark, values)
+    return build(report, path, model, values)
 
 
 def _workload(report: Report, path: Path, value: object) -> Workload | None:
@@ -233,6 +241,9 @@ def _file(report: Report, path: Path, given: Mapping[str, object]) -> FileWorklo
 def _benchmark_problems(benchmark: Benchmark) -> Iterator[tuple[Path, str]]:
     if isinstance(benchmark, BuiltinBenchmark):
         return
+    if isinstance(benchmark, ClientBenchmark):
+        yield from _client_problems(benchmark)
+        return
     workload = benchmark.workload
     if problem := name_problem(workload):
         yield ("workload",), problem
@@ -252,3 +263,19 @@ def _benchmark_problems(benchmark: Benchmark) -> Iterator[tuple[Path, str]]:
             "never says {concurrency}, so that every concurrency would measure the same; write "
             '"{concurrency}" where the script takes it',
         )
+
+
+def _client_problems(benchmark: ClientBenchmark) -> Iterator[tuple[Path, str]]:
+    if isinstance(benchmark.workload, SyntheticWorkload):
+        yield (
+            ("workload",),
+            f"is random token ids, which only the tool's own client sends; write texts here, or "
+            f"{benchmark.kind}'s own flags for random prompts in args",
+        )
+    for name in ("program", "tokenizer"):
+        word = getattr(benchmark, name)
+        if word is not None and control_problem(word):
+            yield (name,), "holds a line break or NUL; write it on one line"
+    for index, word in enumerate(benchmark.args):
+        if control_problem(word):
+            yield ("args", index), "holds a line break or NUL; write it on one line"

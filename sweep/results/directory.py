@@ -16,7 +16,7 @@ from sweep.errors import OutOfRoom, RunDirectoryError
 from sweep.results import copies, files
 from sweep.results.events import Event, append_event, read_events
 from sweep.results.lock import LockState, hold, lock_state
-from sweep.results.records import checked_id, read_record, write_record
+from sweep.results.records import checked_id, read_record, record_name, write_record
 from sweep.results.repair import Stamp, repair, stamp, survey
 from sweep.results.table import HEADER, encode, tidy
 from sweep.rows import SCHEMA, Row
@@ -258,6 +258,11 @@ class RunDirectory:
             with files.translated(path, "rename"):
                 path.rename(files.free_name(path))
         files.write_atomic(path, data)
+
+    def write_raw(self, key: tuple[str, int, int], name: str, data: bytes) -> None:
+        """Keep a benchmark client's own result file beside the record of its attempt."""
+        stem = record_name(key).removesuffix(".json")
+        files.write_atomic(self.path / "bench" / f"{stem}.{checked_id(name)}", data)
 
     def remove(self) -> None:
         """Remove the whole run, as far as that can be done."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from sweep.bench.backends import Backend, backend_for
 from sweep.errors import HostRefused, OutOfTime, SweepError
 from sweep.host import Host
-from sweep.inventory import BuiltinBenchmark, HostSpec, ServerSpec
+from sweep.inventory import BuiltinBenchmark, CommandBenchmark, HostSpec, ServerSpec
 from sweep.plan import Due, Launch, Plan
 from sweep.progress import Progress, Stage
 from sweep.results import RunDirectory
@@ -144,7 +144,7 @@ def open_session(sweep: Sweep, host: Host) -> Iterator[Session]:
             if local
             else HostClients(systemd, user=None if spec.scope == "user" else spec.server.user)
         )
-        if isinstance(benchmark, BuiltinBenchmark) and not local:
+        if not isinstance(benchmark, CommandBenchmark) and not local:
             require_python(host, spec, systemd.facts.python_version)
         yield Session(
             sweep=sweep,

@@ -20,6 +20,7 @@ from sweep.runner.record import Trial, record_result
 from sweep.runner.session import Session
 from sweep.runner.ticket import TICKET, write_ticket
 from sweep.runner.watchdog import as_launch_error, progress_text
+from sweep.sglang.redact import redact_text
 from sweep.systemd.gpus import used_by
 
 # A server that dies during a trial is noticed within seconds, and one look is one small script.
@@ -68,10 +69,17 @@ def prepare(session: Session, trial: Trial, ready: Ready) -> tuple[TrialContext,
             api_key=session.api_key,
             admitted=ready.capacity.max_running_requests,
             watchdog_s=ready.watchdog_s,
+            tokenizer=tokenizer(trial),
         )
     )
     job = session.backend.job(context)
     return context, job if session.clients.local else watched(job, cards(session, trial))
+
+
+def tokenizer(trial: Trial) -> str:
+    """Where the server has its tokenizer from."""
+    config = trial.launch.config
+    return str(config.flag("tokenizer-path") or config.flag("model-path"))
 
 
 def cards(session: Session, trial: Trial) -> tuple[str, ...]:
@@ -100,8 +108,12 @@ def finish(session: Session, work: Work) -> None:
 
 
 def read(session: Session, work: Work) -> Measurement:
-    """What the client measured. Raises PointError."""
+    """What the client measured; its own result file is kept first. Raises PointError."""
     outputs = work.client.outputs(work.job.outputs)
+    for name in work.job.kept:
+        if name in outputs:
+            data = redact_text(outputs[name], session.secret_values.values())
+            session.sweep.run.write_raw(work.trial.key, name, data)
     measurement = session.backend.read(work.context, outputs)
     return in_full_light(session, work.trial, measurement, outputs.get(SAMPLES))
 
