@@ -7,6 +7,7 @@ server, and each of its pieces has the time stamp that the kernel would have giv
 from __future__ import annotations
 
 import random
+import struct
 from itertools import accumulate, pairwise
 from statistics import fmean
 
@@ -15,7 +16,6 @@ import pytest
 
 from sweep.bench.client.answer import record
 from sweep.bench.client.exchange import Exchange
-from sweep.bench.client.wire import STAMP
 from sweep.bench.metrics import measure
 from tests.bench_client.jobs import body, native_body
 from tests.bench_client.server import Play, frame, head, native_stream, stream
@@ -48,14 +48,13 @@ class Truth:
         texts, rest = pieces[: len(self.chunks)], pieces[len(self.chunks) :]
         texts[0] = b"".join([START, *role, texts[0]])
         texts[-1] += b"".join(rest) + b"0\r\n\r\n"
-        exchange.arrivals = [
-            (at + 0.004, stamped(at), data) for at, data in zip(self.chunks, texts, strict=True)
-        ]
+        for at, data in zip(self.chunks, texts, strict=True):
+            exchange.arrivals.note(at + 0.004, stamped(at), data)
         return exchange
 
 
 def stamped(at: float) -> bytes:
-    return STAMP.pack(int(at), round((at - int(at)) * 1e9))
+    return struct.pack("@ll", int(at), round((at - int(at)) * 1e9))
 
 
 def trial(per_chunk: int) -> list[Truth]:
@@ -71,7 +70,7 @@ def trial(per_chunk: int) -> list[Truth]:
 
 
 def expected(truths: list[Truth]) -> dict[str, float]:
-    """The columns, each by its definition in the README."""
+    """The columns, each by its definition in docs/results.md."""
     wall = max(one.end for one in truths) - BEGAN
     tokens = TOKENS * len(truths)
     decoding = [(one.end - one.chunks[0]) / (TOKENS - 1) for one in truths]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sweep.bench.client.answer import Answer
 from sweep.bench.client.frames import WINDOW, Form, learn
 from tests.bench_client.server import FAULTS, Play, event, frame, native_stream, stream
-from tests.bench_client.test_wire import START, cut
+from tests.bench_client.test_wire import START, arrivals, cut
 
 END_OF_BODY = b"0\r\n\r\n"
 
@@ -28,9 +28,8 @@ def said(answer: Answer) -> dict[str, object]:
 
 def same(pieces: Sequence[bytes]) -> Answer:
     """The answer in these pieces, once it is sure that both ways of reading agree on it."""
-    arrivals = [(float(at), None, piece) for at, piece in enumerate(pieces)]
-    quick = Answer(arrivals)
-    assert said(quick) == said(Answer(arrivals, never))
+    quick = Answer(arrivals(pieces))
+    assert said(quick) == said(Answer(arrivals(pieces), never))
     return quick
 
 
@@ -62,8 +61,8 @@ class CountedForm:
 def by_form(events: Sequence[bytes]) -> int:
     """How many of these events are read without JSON."""
     counted = Counted()
-    arrivals = [(0.0, None, body(events))]
-    assert said(Answer(arrivals, counted)) == said(Answer(arrivals, never))
+    whole = arrivals([body(events)])
+    assert said(Answer(whole, counted)) == said(Answer(whole, never))
     return counted.read
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import struct
 from collections.abc import Sequence
 
 import pytest
@@ -11,11 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweep.bench.client.answer import Answer, record
+from sweep.bench.client.arrivals import Arrivals
 from sweep.bench.client.exchange import Exchange
-from sweep.bench.client.wire import END, STAMP, Payload, ended, events, parse_head, stamp, stamps
+from sweep.bench.client.wire import END, Payload, ended, events, parse_head
 from tests.bench_client.jobs import body
 from tests.bench_client.server import Play, frame, head, stream
 
+STAMP = struct.Struct("@ll")
 START = head("200 OK", "content-type: text/event-stream", "Transfer-Encoding: chunked")
 
 
@@ -29,11 +32,19 @@ def cut(raw: bytes, places: set[int]) -> list[bytes]:
     return [raw[start:end] for start, end in itertools.pairwise(edges)]
 
 
+def arrivals(pieces: Sequence[bytes], begin: float = 0.0) -> Arrivals:
+    """Read without a stamp, one a second."""
+    made = Arrivals()
+    for number, piece in enumerate(pieces):
+        made.note(begin + number, None, piece)
+    return made
+
+
 def told(pieces: list[bytes], turns: Sequence[float] = ()) -> dict[str, object]:
     """The record of a response that arrived in these pieces, one a second."""
     exchange = Exchange(0, body(), b"")
     exchange.sent = 100.0
-    exchange.arrivals = [(101.0 + at, None, piece) for at, piece in enumerate(pieces)]
+    exchange.arrivals = arrivals(pieces, 101.0)
     return record(exchange, 100.0, turns)
 
 
@@ -58,13 +69,12 @@ def test_any_cut_of_the_bytes_says_the_same(places, per_chunk, usage):
 @given(places=st.sets(st.integers(0, 5000)))
 def test_the_end_is_seen_at_the_last_piece_and_never_before(places):
     raw = response(tokens=5)
-    arrivals = []
+    so_far = Arrivals()
     pieces = cut(raw, places)
     for number, piece in enumerate(pieces, 1):
-        arrivals.append((0.0, None, piece))
-        so_far = b"".join(data for _, _, data in arrivals)
-        parsed = parse_head(so_far)
-        whole = parsed is not None and ended(parsed, arrivals)
+        so_far.note(0.0, None, piece)
+        parsed = parse_head(so_far.raw)
+        whole = parsed is not None and ended(parsed, so_far)
         assert whole == (number == len(pieces))
 
 
@@ -213,17 +223,14 @@ def test_heads():
 
 
 def test_the_kernels_stamp_is_preferred():
-    assert stamp((5.0, STAMP.pack(3, 250_000_000), b"x")) == 3.25
-    assert stamp((5.0, None, b"x")) == 5.0
-    assert stamp((5.0, b"odd", b"x")) == 5.0
-
-
-def test_stamps_are_those_of_each():
-    stamped = [(5.0, STAMP.pack(second, second * 10**8), b"x") for second in range(1, 4)]
-    for some in (stamped, [*stamped, (6.0, None, b"x")], [*stamped, (6.0, b"odd", b"x")], []):
-        assert stamps(some) == pytest.approx([stamp(one) for one in some], abs=1e-9)
+    made = Arrivals()
+    for stamp in (STAMP.pack(3, 250_000_000), b"", b"odd"):
+        made.note(5.0, stamp, b"x")
+    assert made.moments() == pytest.approx([3.25, 5.0, 5.0], abs=1e-9)
+    assert made.lags() == pytest.approx([1.75], abs=1e-9)
+    assert Arrivals().moments() == Arrivals().lags() == []
 
 
 def test_the_end_mark_is_what_a_chunked_body_ends_with():
     assert (b"x\r\n" + b"0\r\n\r\n").endswith(END)
-    assert Answer([]).error == "no response head"
+    assert Answer(Arrivals()).error == "no response head"

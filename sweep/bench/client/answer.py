@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import bisect
+import collections
 import itertools
 import json
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
+from .arrivals import Arrivals
 from .event import Said, as_list, natural, said_by
 from .exchange import Exchange, asked, sampling
 from .frames import Form, Run, learn
-from .wire import Arrival, Body, Payload, events, parse_head, stamp, stamps
+from .wire import Body, Payload, events, parse_head
 
+MANY = 2  # times what has just been read: less is not worth learning a form for
 FEW = 1  # events at the beginning that are unlike the others
 Learn = Callable[[bytes], Optional[Form]]
 
@@ -22,7 +25,7 @@ class Answer:
     `learn`: finds what events have in common, so that they are read faster (`frames`).
     """
 
-    def __init__(self, arrivals: List[Arrival], learn: Learn = learn) -> None:
+    def __init__(self, arrivals: Arrivals, learn: Learn = learn) -> None:
         self.error: Optional[str] = None
         self.finish: Optional[str] = None
         self.usage: Dict[str, Any] = {}
@@ -33,9 +36,8 @@ class Answer:
         self.characters: List[int] = []
         self.so_far: List[Optional[int]] = []
         self.told = True  # usage came with every piece of text, not only at the end
-        reads = [data for _, _, data in arrivals]
-        self.ends = list(itertools.accumulate(map(len, reads)))
-        raw = b"".join(reads)
+        self.ends = arrivals.ends
+        raw = arrivals.raw
         try:
             head = parse_head(raw) if raw else None
         except ValueError as error:
@@ -71,7 +73,8 @@ class Answer:
             for offset, name, data in found:
                 place = bisect.bisect_right(self.ends, body.place(offset))
                 self._event(place, name, data)
-            form = None if payload.over else learn(found[-1][2])
+            few = len(payload.raw) - payload.at < MANY * (payload.at - begin)
+            form = None if payload.over or few else learn(found[-1][2])
             run = form.run(payload.raw, payload.at) if form else None
             wait = FEW if run and len(run.ends) > wait else 2 * wait
             if run:
@@ -138,7 +141,7 @@ class Answer:
             places, characters = [place for place, _ in texts], [size for _, size in texts]
             so_far = [None] * len(texts)
         elif native:
-            totals = [self.tokens("completion_tokens") or 0, *map(count, so_far)]
+            totals = [self.tokens("completion_tokens") or 0, *[known or 0 for known in so_far]]
             characters = [int(after > before) for before, after in zip(totals, totals[1:])]
         self.places += places
         self.characters += characters
@@ -151,14 +154,16 @@ class Answer:
         them unknown: then its total is spread by the length of the texts.
         """
         if self.told:
-            known = list(itertools.accumulate(map(count, self.so_far), max))
+            known = list(itertools.accumulate([so_far or 0 for so_far in self.so_far], max))
         else:
-            total, texts = count(self.tokens("completion_tokens")), max(1, sum(self.characters))
+            total, texts = self.tokens("completion_tokens") or 0, max(1, sum(self.characters))
             seen = itertools.accumulate(self.characters)
             known = [(total * characters + texts // 2) // texts for characters in seen]
             if known and self.so_far[-1] is not None and not self.characters[-1]:
                 known[-1] = total
         tokens = [after - before for before, after in zip([0, *known], known)]
+        if 0 not in tokens:
+            return self.places, tokens
         rows = zip(self.places, tokens, self.characters)
         kept = [(place, number) for place, number, characters in rows if number or characters]
         return [place for place, _ in kept], [number for _, number in kept]
@@ -175,34 +180,32 @@ def one_line(text: bytes, limit: int) -> str:
     return " ".join(text[:limit].decode("utf-8", "replace").split())
 
 
-def count(tokens: Optional[int]) -> int:
-    return tokens or 0
-
-
 def told(spec: Dict[str, Any], *names: str) -> Any:
     """What the server calls by one of these names, which changed from version to version."""
     return next((spec[name] for name in names if spec.get(name) is not None), None)
 
 
-def arrived(reads: List[Arrival], places: List[int], turns: Sequence[float]) -> List[float]:
+def arrived(arrivals: Arrivals, places: List[int], turns: Sequence[float]) -> List[float]:
     """When the events came that ended in these reads.
 
     One read that brought several (`merged`) tells the time of the last one. Those before it came
     after the event before them, and after the loop had last found nothing to read there: they are
     taken to be spread evenly, but not to be earlier than that.
     """
-    moments = stamps(reads)
+    moments = arrivals.moments()
     times = [moments[place] for place in places]
-    at = 0
-    for place, group in itertools.groupby(places) if len(set(places)) < len(places) else ():
-        number = len(list(group))
-        turn = bisect.bisect_right(turns, reads[place][0]) - 2
-        empty = max(reads[place - 1][0] if place else 0.0, turns[turn] if turn >= 0 else 0.0)
+    read = arrivals.read
+    several = collections.Counter(places) if len(set(places)) < len(places) else {}
+    for place, number in several.items():
+        if number == 1:
+            continue
+        at = bisect.bisect_left(places, place)
+        turn = bisect.bisect_right(turns, read[place]) - 2
+        empty = max(read[place - 1] if place else 0.0, turns[turn] if turn >= 0 else 0.0)
         before, last = times[at - 1], times[at]
         for step in range(1, number):
             even = before + (last - before) * step / number
             times[at + step - 1] = min(last, max(even, empty))
-        at += number
     return times
 
 
@@ -222,7 +225,7 @@ def record(exchange: Exchange, started: float, turns: Sequence[float] = ()) -> D
     finish, error                                 finish reason; why it is not ok, null if it is
     """
     # What broke on the wire is not read: it says nothing that counts, and may be endless.
-    arrivals = [arrival for arrival in exchange.arrivals if arrival[2] and not exchange.error]
+    arrivals = Arrivals() if exchange.error else exchange.arrivals
     answer = Answer(arrivals)
     error, spec = exchange.error or answer.error, answer.spec
     places, tokens = answer.brought()
@@ -232,7 +235,7 @@ def record(exchange: Exchange, started: float, turns: Sequence[float] = ()) -> D
     places, tokens = places[first - 1 :], [sum(tokens[:first]), *tokens[first:]][: len(places)]
     times = [round((at - started) * 1e6) for at in arrived(arrivals, places, turns)]
     sent = round((exchange.sent - started) * 1e6) if exchange.sent else None
-    end = stamp(arrivals[-1]) if arrivals else exchange.ended
+    end = arrivals.moments()[-1] if arrivals.log else exchange.ended
     gaps = [after - before for before, after in zip([sent or 0, *times], times)]
     return {
         "index": exchange.index,

@@ -1,12 +1,13 @@
-"""One request with its answer as raw bytes, and the connection they travel on."""
+"""One request, with its answer as raw bytes."""
 
 from __future__ import annotations
 
 import json
-import socket
-from typing import Any, Callable, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, NamedTuple, Optional
 
-from .wire import Arrival, Head
+from .arrivals import Arrivals
+
+LAST = 1000  # bytes of a response, in which its usage stands
 
 
 class Target(NamedTuple):
@@ -44,7 +45,7 @@ class Exchange:
         self.index = index
         self.body = body
         self.payload = payload
-        self.arrivals: List[Arrival] = []
+        self.arrivals = Arrivals()
         self.due: Optional[float] = None  # when to send it; None: as soon as there is a place
         self.sent = 0.0  # CLOCK_REALTIME, just before the kernel gets the first byte
         self.ended = 0.0  # CLOCK_REALTIME, when the loop was done with it
@@ -54,33 +55,7 @@ class Exchange:
     @property
     def heard(self) -> int:
         """Bytes that came back."""
-        return sum(len(data) for _, _, data in self.arrivals)
-
-
-class Connection:
-    """One keep-alive connection, and the exchange that is on it."""
-
-    __slots__ = (
-        "append", "chunked", "exchange", "fd", "head", "opened", "out", "ready", "recvmsg", "sock",
-        "used",
-    )  # fmt: skip
-
-    def __init__(self, sock: socket.socket, exchange: Optional[Exchange], opened: float) -> None:
-        self.sock = sock
-        self.fd = sock.fileno()
-        self.recvmsg = sock.recvmsg
-        self.exchange = exchange
-        self.append: Callable[[Arrival], None] = discard
-        self.out = b""  # what the kernel would not take yet of a long request
-        self.opened = opened
-        self.ready = False
-        self.used = False  # has answered at least once
-        self.head: Optional[Head] = None
-        self.chunked = False
-
-
-def discard(_: Arrival) -> None:
-    """Where bytes go that nobody asked for."""
+        return sum(map(len, self.arrivals.data))
 
 
 def sampling(body: Dict[str, Any]) -> Dict[str, Any]:
@@ -95,11 +70,9 @@ def asked(body: Dict[str, Any]) -> int:
     return int(next((sampling(body)[name] for name in names if sampling(body).get(name)), 0))
 
 
-def usage_hint(arrivals: List[Arrival]) -> int:
+def usage_hint(arrivals: Arrivals) -> int:
     """Tokens of a finished response, fast and roughly: for the progress line only."""
-    for _, _, data in arrivals[:-5:-1]:
-        at = data.rfind(b'"completion_tokens":')
-        if at >= 0:
-            digits = data[at + 20 : at + 32].split(b",")[0].split(b"}")[0].strip()
-            return int(digits) if digits.isdigit() else 0
-    return 0
+    last = arrivals.tail(LAST)
+    at = last.rfind(b'"completion_tokens":')
+    digits = last[at + 20 : at + 32].split(b",")[0].split(b"}")[0].strip()
+    return int(digits) if at >= 0 and digits.isdigit() else 0

@@ -71,8 +71,9 @@ class Form(NamedTuple):
         lengths: List[int] = []
         characters: List[int] = []
         so_far: List[Optional[int]] = []
-        end = at
-        while True:
+        end, over = at, False
+        while not over:
+            over = end + WINDOW >= len(raw)
             found = self._found(raw[end : end + WINDOW])
             if not found:
                 break
@@ -110,8 +111,9 @@ class Form(NamedTuple):
         """How long they are; 0 if one does not follow the one before it, or not of its size."""
         again = b"%b" + b"%b".join([alike.replace(b"%", b"%%") for alike in self.alike])
         fixed = sum(map(len, self.alike))
-        sizes = [int(one[0], 16) + len(one[0]) + 4 for one in found]
-        lengths = [fixed + sum(map(len, one)) for one in found]
+        told = {size: int(size, 16) + len(size) + 4 for size in {one[0] for one in found}}
+        sizes = [told[one[0]] for one in found]
+        lengths = [fixed + len(b"".join(one)) for one in found]
         values = tuple(itertools.chain.from_iterable(found))
         if lengths == sizes and raw.startswith(again * len(found) % values):
             return lengths

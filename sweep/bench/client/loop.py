@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import collections
-import errno
-import os
 import select
-import socket
-import sys
 import time
-from typing import Any, Deque, Dict, List, Optional
+from typing import Any, Callable, Deque, Dict, List, Optional
 
-from .exchange import Connection, Exchange, Target, asked, discard, usage_hint
+from .arrivals import Arrivals
+from .connection import Connection, Lost, Refused, said
+from .exchange import Exchange, Target, asked, usage_hint
 from .guard import Guard, Spoilt
-from .wire import END, ended, parse_head
+from .wire import END
 
 READ = 65536
 TICK_S = 0.25
 CONNECT_S = 10.0
 MAX_READS = 20000  # of one response; more, and the server does not end what it should
 MAX_BYTES = 256 << 20
-SO_TIMESTAMPNS = 35  # Linux on every machine that runs a GPU; Python has no name for it
-IN, OUT = 1, 4  # poll and epoll agree on these numbers
 
 
 class Loop:
@@ -43,6 +39,7 @@ class Loop:
         epoll = hasattr(select, "epoll")
         self.poller: Any = select.epoll() if epoll else select.poll()
         self.tick = TICK_S if epoll else int(TICK_S * 1000)
+        self.all = (concurrency + 1,) if epoll else ()  # who can be read, not the first 1023
         self.connections: Dict[int, Connection] = {}
         self.idle: List[Connection] = []  # with nothing on them
         self.pending: Deque[Exchange] = collections.deque()
@@ -87,12 +84,12 @@ class Loop:
     def _serve(self) -> None:
         """One turn: read what is readable. Of what was read only the last bytes are looked at."""
         connections, now = self.connections, self.now
-        readable = self.poller.poll(self._patience())
+        readable = self.poller.poll(self._patience(), *self.all)
         self.turns.append(now())
         for fd, _ in readable:
             connection = connections[fd]
-            if not connection.ready or connection.out:
-                self._writable(connection)
+            if connection.writing:
+                self._attempt(connection, connection.go_on, now)
                 continue
             try:
                 data, control, _, _ = connection.recvmsg(READ, 64)
@@ -101,7 +98,11 @@ class Loop:
             except OSError as error:
                 self._broken(connection, said(error))
                 continue
-            connection.append((now(), control[0][2] if control else None, data))
+            if data:
+                keep = connection.keep
+                keep(now())
+                keep(control[0][2] if control else None)
+                keep(data)
             if not connection.chunked or len(data) < 7 or data[-7:] == END:
                 self._look(connection, data)
 
@@ -125,40 +126,23 @@ class Loop:
             self._send(self.idle.pop(), self._take())
 
     def _look(self, connection: Connection, data: bytes) -> None:
-        """Is this the end of the response? Called for the first read of one, and the last."""
+        """Goes on with the next exchange if this was the end of one."""
+        try:
+            keep = connection.look(data)
+        except Lost as loss:
+            self._broken(connection, str(loss))
+            return
         exchange = connection.exchange
-        if exchange is None:  # closed, or babbling, with nothing asked
-            self._broken(connection, "connection closed")
+        if keep is None or exchange is None:
             return
-        head = connection.head
-        if not data:
-            if head is not None and not head.chunked and head.length is None:
-                self._finish(connection, exchange, keep=False)
-            else:
-                self._broken(connection, "connection closed")
-            return
-        if head is None:
-            try:
-                head = parse_head(b"".join(data for _, _, data in exchange.arrivals))
-            except ValueError as error:
-                self._broken(connection, str(error))
-                return
-            if head is None:
-                return
-            connection.head = head
-            connection.chunked = head.chunked
-        if ended(head, exchange.arrivals):
-            self._finish(connection, exchange, keep=head.keep)
-
-    def _finish(self, connection: Connection, exchange: Exchange, keep: bool) -> None:
-        connection.exchange = None
         connection.used = True
         if not keep:
+            connection.rest()
             self._close(connection)
         elif self._is_due():
             self._send(connection, self._take())
         else:
-            connection.append = discard
+            connection.rest()
             self.idle.append(connection)
         self._settle(exchange, None)
         self.tokens += usage_hint(exchange.arrivals)
@@ -168,43 +152,16 @@ class Loop:
         return self.pending.popleft()
 
     def _send(self, connection: Connection, exchange: Exchange) -> None:
-        connection.exchange = exchange
-        connection.append = exchange.arrivals.append
-        connection.head = None
-        connection.chunked = False
-        exchange.sent = self.now()
-        try:
-            size = connection.sock.send(exchange.payload)
-        except BlockingIOError:
-            size = 0
-        except OSError as error:
-            self._broken(connection, said(error))
-            return
-        if size < len(exchange.payload):
-            connection.out = exchange.payload[size:]
-            self.poller.modify(connection.fd, OUT)
+        self._attempt(connection, connection.send, exchange, self.now)
 
-    def _writable(self, connection: Connection) -> None:
-        """The kernel is done connecting, or takes more of a long request."""
-        if not connection.ready:
-            code = connection.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-            if code:
-                self._refused(connection, os.strerror(code))
-                return
-            connection.ready = True
-            self.poller.modify(connection.fd, IN)
-            if connection.exchange is not None:
-                self._send(connection, connection.exchange)
-            return
+    def _attempt(self, connection: Connection, step: Callable[..., Any], *given: Any) -> Any:
+        """One step of a connection that may turn out to be of no use any more."""
         try:
-            connection.out = connection.out[connection.sock.send(connection.out) :]
-        except BlockingIOError:
-            return
-        except OSError as error:
-            self._broken(connection, said(error))
-            return
-        if not connection.out:
-            self.poller.modify(connection.fd, IN)
+            return step(*given)
+        except Refused as refusal:
+            self._refused(connection, str(refusal))
+        except Lost as loss:
+            self._broken(connection, str(loss))
 
     # -- what goes wrong -----------------------------------------------------------------------
 
@@ -229,7 +186,7 @@ class Loop:
         heard = exchange.heard
         if again and used and not heard and not exchange.resent:
             exchange.resent = True
-            del exchange.arrivals[:]
+            exchange.arrivals = Arrivals()
             self.flying -= 1
             self.pending.appendleft(exchange)
         else:
@@ -281,7 +238,7 @@ class Loop:
         exchanges = [one.exchange for one in self.connections.values() if one.exchange is not None]
         if not self.flying:  # nothing is owed
             self.quiet_since = self.now()
-        last = [exchange.arrivals[-1][0] for exchange in exchanges if exchange.arrivals]
+        last = [one.arrivals.last for one in exchanges if one.arrivals.last is not None]
         if self.done and self.done[-1].error is None:
             last.append(self.done[-1].ended)
         if last:
@@ -291,13 +248,12 @@ class Loop:
 
     def _overdue(self, exchange: Exchange) -> Optional[str]:
         arrivals = exchange.arrivals
-        last = arrivals[-1][0] if arrivals else exchange.sent
+        last = arrivals.last or exchange.sent
         if self.now() - last > self.idle_timeout_s:
             return "silent for %g s" % self.idle_timeout_s
         # Looked at by counts only, as adding up all sizes here would cost the others time.
-        size = len(arrivals[-1][2]) if arrivals else 0
-        reads = len(arrivals)
-        if reads > MAX_READS + 20 * asked(exchange.body) or reads * size > MAX_BYTES:
+        size = len(arrivals) * len(arrivals.log[-1]) if arrivals.log else 0
+        if len(arrivals) > MAX_READS + 20 * asked(exchange.body) or size > MAX_BYTES:
             return "no end"
         return None
 
@@ -310,8 +266,9 @@ class Loop:
             self._open(None)
         while any(not connection.ready for connection in self.connections.values()):
             for fd, _ in self.poller.poll(self.tick):
-                if not self.connections[fd].ready:
-                    self._writable(self.connections[fd])
+                connection = self.connections[fd]
+                if not connection.ready:
+                    self._attempt(connection, connection.go_on, self.now)
             if self.guard.clock.monotonic() > until:
                 self.gone = "cannot connect: no answer within %g s" % CONNECT_S
             if self.gone is not None:
@@ -321,28 +278,17 @@ class Loop:
             raise Spoilt("%s:%d: %s" % (self.target.host, self.target.port, self.gone))
 
     def _open(self, exchange: Optional[Exchange]) -> None:
-        try:
-            sock = socket.socket(self.target.family, socket.SOCK_STREAM)
-        except OSError as error:  # no file descriptor left
-            raise Spoilt("cannot open a socket: " + said(error)) from error
-        sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if sys.platform.startswith("linux"):
-            sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
-        connection = Connection(sock, exchange, self.guard.clock.monotonic())
+        opened = self.guard.clock.monotonic()
+        connection = Connection(self.target, self.poller, exchange, opened)
         self.connections[connection.fd] = connection
-        self.poller.register(connection.fd, OUT)
-        code = sock.connect_ex(self.target.address)
-        self.ports.append(sock.getsockname()[1])
-        if code not in (0, errno.EINPROGRESS):
-            self._refused(connection, os.strerror(code))
+        port = self._attempt(connection, connection.connect, self.target)
+        self.ports += [] if port is None else [port]
 
     def _close(self, connection: Connection) -> None:
         if connection in self.idle:
             self.idle.remove(connection)
-        self.poller.unregister(connection.fd)
         del self.connections[connection.fd]
-        connection.sock.close()
+        connection.close()
         self.vacant += 1
 
     def close(self) -> None:
@@ -350,7 +296,3 @@ class Loop:
             self._close(connection)
         if hasattr(self.poller, "close"):
             self.poller.close()
-
-
-def said(error: OSError) -> str:
-    return error.strerror or str(error) or type(error).__name__

@@ -17,11 +17,11 @@ import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .answer import one_line, record
+from .connection import said
 from .event import as_dict, as_list
 from .exchange import Exchange, Target
 from .guard import Clock, Guard, Late, Spoilt, never
-from .loop import CONNECT_S, Loop, said
-from .wire import stamps
+from .loop import CONNECT_S, Loop
 
 CONTROL_S = 30.0
 MOST_BYTES = 16 * 1024 * 1024  # of such an answer: far above any /server_info
@@ -165,12 +165,14 @@ def measure(job: Dict[str, Any], target: Target, guard: Guard) -> Dict[str, Any]
         loop = drive(job, target, job["requests"], guard, job.get("rate"))
         guard.verdict()
         started = min((exchange.sent for exchange in loop.done if exchange.sent), default=0.0)
-        records = [record(exchange, started, loop.turns) for exchange in loop.done]
+        records, lags, reads = [], [], 0
+        for exchange in loop.done:
+            records.append(record(exchange, started, loop.turns))
+            lags += exchange.arrivals.lags()
+            reads += len(exchange.arrivals)
+        lags.sort()
     finally:
         gc.enable()
-    reads = [arrival for exchange in loop.done for arrival in exchange.arrivals if arrival[2]]
-    stamped = [arrival for arrival in reads if arrival[1] is not None]
-    lags = sorted([arrival[0] - at for arrival, at in zip(stamped, stamps(stamped))])
     return {
         "started": started or None,
         "ended": started + max(item["end"] for item in records) / 1e6 if started else None,
@@ -180,7 +182,7 @@ def measure(job: Dict[str, Any], target: Target, guard: Guard) -> Dict[str, Any]
             "cpu": round(loop.cpu, 4),
             "lag_ms_p99": round(lags[len(lags) * 99 // 100] * 1e3, 3) if lags else None,
             "lag_ms_max": round(lags[-1] * 1e3, 3) if lags else None,
-            "reads": len(reads),
+            "reads": reads,
             "stamped": len(lags),
             "resent": sum(exchange.resent for exchange in loop.done),
             "python": "%d.%d.%d" % sys.version_info[:3],

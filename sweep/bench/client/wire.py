@@ -2,43 +2,16 @@
 
 from __future__ import annotations
 
-import array
 import bisect
 import re
-import struct
 from typing import Iterator, List, NamedTuple, Optional, Tuple
+
+from .arrivals import Arrivals
 
 END = b"\r\n0\r\n\r\n"  # the end of a chunked body; never inside an event stream of JSON
 MAX_HEAD = 65536
 STATUS = re.compile(rb"HTTP/1\.([01]) (\d{3})[ \r]")
-STAMP = struct.Struct("@ll")
 EVENT = re.compile(rb"data: ?([^\r\n]*)\r?\n\r?\n")  # what nearly all events look like
-
-# When it was read, the kernel's stamp (None: it gave none), what was read (b"": the peer closed).
-Arrival = Tuple[float, Optional[bytes], bytes]
-
-
-def stamp(arrival: Arrival) -> float:
-    """When the kernel had it, in seconds of CLOCK_REALTIME; without a stamp, when it was read.
-
-    A read that joined several packets carries the time of the last one (Linux, tcp_recvmsg).
-    """
-    if arrival[1] is None or len(arrival[1]) != STAMP.size:
-        return arrival[0]
-    seconds, nanoseconds = STAMP.unpack(arrival[1])
-    return float(seconds) + float(nanoseconds) * 1e-9
-
-
-def stamps(arrivals: List[Arrival]) -> List[float]:
-    """`stamp` of each."""
-    packed = array.array("l")
-    try:
-        packed.frombytes(b"".join([known for _, known, _ in arrivals]))  # type: ignore[misc]
-    except (TypeError, ValueError):
-        packed = array.array("l")
-    if len(packed) != 2 * len(arrivals):  # some have none
-        return [stamp(arrival) for arrival in arrivals]
-    return [seconds + part * 1e-9 for seconds, part in zip(packed[::2], packed[1::2])]
 
 
 class Head(NamedTuple):
@@ -78,18 +51,11 @@ def parse_head(raw: bytes) -> Optional[Head]:
     )
 
 
-def ended(head: Head, arrivals: List[Arrival]) -> bool:
+def ended(head: Head, arrivals: Arrivals) -> bool:
     """Do the bytes so far look like a whole response?"""
     if head.chunked:
-        tail = b""
-        for _, _, data in reversed(arrivals):
-            tail = data + tail
-            if len(tail) >= len(END):
-                break
-        return tail.endswith(END)
-    if head.length is None:
-        return False
-    return sum(len(data) for _, _, data in arrivals) >= head.size + head.length
+        return arrivals.tail(len(END)).endswith(END)
+    return head.length is not None and len(arrivals.raw) >= head.size + head.length
 
 
 class Body(NamedTuple):

@@ -1,0 +1,83 @@
+"""What came back for one request: the bytes, and when each read of them came."""
+
+from __future__ import annotations
+
+import array
+import itertools
+from typing import Any, List, Optional
+
+STAMP_SIZE = 16  # a struct timespec: seconds and nanoseconds, a long each
+UNKNOWN = bytes(STAMP_SIZE)
+
+
+class Arrivals:
+    """Reads, one after the other. While it is timed they are only kept, as they are.
+
+    `log` holds three things for each, which is cheaper than an object of them: when it was read
+    (seconds of CLOCK_REALTIME, just after), the kernel's stamp (SO_TIMESTAMPNS; None: it gave none)
+    and the bytes.
+    """
+
+    __slots__ = ("log",)
+
+    def __init__(self) -> None:
+        self.log: List[Any] = []
+
+    def note(self, at: float, stamp: Optional[bytes], data: bytes) -> None:
+        self.log += (at, stamp, data)
+
+    def __len__(self) -> int:
+        return len(self.log) // 3
+
+    @property
+    def last(self) -> Optional[float]:
+        """When the last one was read."""
+        return self.log[-3] if self.log else None
+
+    @property
+    def read(self) -> List[float]:
+        return self.log[::3]
+
+    @property
+    def data(self) -> List[bytes]:
+        return self.log[2::3]
+
+    @property
+    def raw(self) -> bytes:
+        return b"".join(self.data)
+
+    @property
+    def ends(self) -> List[int]:
+        """Where each ends in the raw bytes."""
+        return list(itertools.accumulate(map(len, self.data)))
+
+    def tail(self, size: int) -> bytes:
+        """So many of the last bytes, or some more."""
+        last = b""
+        for data in self.log[:1:-3]:
+            last = data + last
+            if len(last) >= size:
+                break
+        return last
+
+    def moments(self) -> List[float]:
+        """When the kernel had each, else when it was read; in seconds of CLOCK_REALTIME.
+
+        A read that joined several packets carries the time of the last one (Linux, tcp_recvmsg).
+        """
+        stamps = self._stamps()
+        times = zip(stamps[::2], stamps[1::2], self.log[::3])
+        return [second + part * 1e-9 if second else read for second, part, read in times]
+
+    def lags(self) -> List[float]:
+        """Seconds from the kernel's stamp to the reading, of each read that has a stamp."""
+        stamps = self._stamps()
+        times = zip(stamps[::2], stamps[1::2], self.log[::3])
+        return [read - (second + part * 1e-9) for second, part, read in times if second]
+
+    def _stamps(self) -> array.array[int]:
+        """Seconds and nanoseconds in turn; zeros for none."""
+        stamps = [stamp or UNKNOWN for stamp in self.log[1::3]]
+        if set(map(len, stamps)) - {STAMP_SIZE}:
+            stamps = [stamp if len(stamp) == STAMP_SIZE else UNKNOWN for stamp in stamps]
+        return array.array("l", b"".join(stamps))
