@@ -1,4 +1,4 @@
-"""What each flag of a row means: the one place for the sentences of the report and the README.
+"""What each flag of a row means: the one place for the sentences of the report and the docs.
 
 `bench.verdicts` finds out which of them a trial has earned.
 """

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import shlex
+import socket
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +20,7 @@ from sweep.cli import cli
 from sweep.inventory_file import load_inventory
 from sweep.matrix import Changes, build_plan
 from sweep.rows import FAILURES
+from tests.cli.calling import sweep as run_tool
 
 README = Path(__file__).parents[2] / "README.md"
 DOCS = README.with_name("docs")
@@ -83,5 +90,46 @@ def test_every_kind_of_failure_is_explained() -> None:
 
 
 def test_every_page_that_the_readme_names_is_there() -> None:
-    pages = re.findall(r"\]\((docs/[^)]+)\)", README.read_text())
-    assert sorted(set(pages)) == sorted(f"docs/{page.name}" for page in DOCS.glob("*.md"))
+    links = re.findall(r"\]\(docs/([^)#]+)(?:#([^)]+))?\)", README.read_text())
+    assert {page for page, _ in links} == {page.name for page in DOCS.glob("*.md")}
+    for page, anchor in links:
+        assert not anchor or anchor in anchors((DOCS / page).read_text()), f"{page}#{anchor}"
+
+
+def anchors(text: str) -> set[str]:
+    """What the headings of a page are called in addresses."""
+    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_the_readme_says_how_to_bench_without_a_gpu(tmp_path: Path) -> None:
+    text = README.read_text()
+    start = re.search(r"^python -m (sweep\.demo\.simulator .*--port) 30000$", text, re.MULTILINE)
+    call = re.search(r"^sweep (bench http://127\.0\.0\.1):30000 ([^#\n]*)", text, re.MULTILINE)
+    assert start
+    assert call
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    command = [sys.executable, "-m", *start[1].split(), port]
+    with (tmp_path / "log").open("w") as log, subprocess.Popen(
+        command, cwd=tmp_path, stdout=log, stderr=log,
+        env={**os.environ, "SWEEP_SIM_SPEED": "50"},
+    ) as server:  # fmt: skip
+        try:
+            wait_until_serving(port)
+            words = f"{call[1]}:{port} {call[2]}".split()
+            shown = run_tool(*words, cwd=tmp_path)
+        finally:
+            server.terminate()
+    assert shown.returncode == 0, shown.stderr
+    rows = [line.split("|") for line in shown.stdout.splitlines() if line.count("|") == 5]
+    assert [row[0].strip() for row in rows[1:]] == ["1", "4", "16"]
+
+
+def wait_until_serving(port: str) -> None:
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", int(port)), 5):
+            return
+        time.sleep(0.1)
+    raise AssertionError("the simulated server never listened")

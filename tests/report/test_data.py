@@ -211,9 +211,10 @@ def test_max_is_a_load_of_its_own_whatever_it_amounts_to(tmp_path: Path) -> None
     assert group.loads[1].concurrency is None
 
 
-def test_the_example_of_the_readme_says_what_it_prints(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_of_the_docs_says_what_it_prints(capsys: pytest.CaptureFixture[str]) -> None:
     root = Path(__file__).parents[2]
-    blocks = re.findall(r"```python\n(.*?)```", (root / "README.md").read_text(), re.DOTALL)
+    page = root / "docs" / "answers.md"
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
     (code,) = (block for block in blocks if "sweep.load_run" in block)
     exec(code.replace("runs/", f"{root}/runs/"), {})
     assert capsys.readouterr().out.strip() == code.strip().rpartition("# ")[2]
