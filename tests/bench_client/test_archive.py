@@ -91,6 +91,21 @@ def test_sigterm_ends_it_with_a_result(archive):
     assert result["error"] == {"phase": "measure", "detail": "ended by a signal", "late": False}
 
 
+@pytest.mark.parametrize("headers", [{"Authorization": "Bearer k-1"}, {}])
+def test_a_key_is_nowhere_once_it_was_read(archive, headers):
+    with StreamServer() as server:
+        described = json.dumps(job(server, [body(tokens=10000, gap_s=0.01)], headers=headers))
+        (archive.parent / "job.json").write_text(described)
+        command = [sys.executable, "-I", archive.name, "job.json", "result.json"]
+        running = subprocess.Popen(command, cwd=archive.parent)
+        while not server.served:
+            assert running.poll() is None
+        assert (archive.parent / "job.json").exists() is not bool(headers)
+        running.send_signal(signal.SIGTERM)
+        running.wait(30)
+    assert "k-1" not in (archive.parent / "result.json").read_text()
+
+
 def test_a_spoilt_trial_exits_1_and_says_why(archive):
     with StreamServer() as server:
         described = json.dumps(job(server, [body()]))

@@ -282,6 +282,21 @@ def test_a_clock_that_is_set_spoils_the_trial():
     assert "clock was set by +0.020 s" in result["error"]["detail"]
 
 
+@pytest.mark.parametrize(("step_s", "phase"), [(0.016, None), (1.5, "warmup")])
+def test_a_clock_that_is_set_a_little_before_times_are_taken_spoils_nothing(step_s, phase):
+    with StreamServer() as server:
+
+        def stepping() -> float:
+            return time.time() + (step_s if server.served else 0.0)
+
+        warmup = [body(tokens=100, gap_s=0.01)]
+        job_ = job(server, [body(tokens=20)], warmup=warmup)
+        result = run(job_, Clock(stepping, time.monotonic))
+    assert (result["error"] or {}).get("phase") == phase
+    if phase is None:
+        assert errors(result) == [None]
+
+
 def test_asked_to_stop():
     with StreamServer() as server:
         requests = [body(tokens=5000, gap_s=0.01) for _ in range(3)]

@@ -222,7 +222,7 @@ def run(
             guard.phase = "flush"
             result["flush"] = flush(target, guard, float(job.get("flush_timeout_s", 60)))
         result["server_before"] = server_info(target)
-        guard.phase = "measure"
+        guard.measure()
         result.update(measure(job, target, guard))
         guard.check()
         guard.phase = "collect"
@@ -245,6 +245,8 @@ def main(argv: List[str]) -> int:
         signal.signal(number, lambda number, _: signals.append(number))
     with open(argv[1], "rb") as source:
         job = json.loads(source.read().decode("utf-8"))
+    if job.get("headers"):
+        os.unlink(argv[1])  # with the server's key in it; it has been read
     result = run(job, stopped=lambda: bool(signals))
     with open(argv[2] + ".tmp", "w", encoding="utf-8") as out:
         out.write(json.dumps(result, separators=(",", ":")))  # dump is far slower than dumps
