@@ -93,7 +93,7 @@ class Taken:
             self._launch, self._launched = launch, at if name == "install" else None
         if name == "measure":
             if self._launched is not None:
-                self.starts.append((at - self._launched).total_seconds())
+                _keep(self.starts, at - self._launched)
                 self._launched = None
             self._part = (self.trials[fields.get("concurrency")], at)
         elif name in ("stop", "restore"):
@@ -102,8 +102,14 @@ class Taken:
     def _close(self, at: datetime) -> None:
         if self._part is not None:
             into, since = self._part
-            into.append((at - since).total_seconds())
+            _keep(into, at - since)
             self._part = None
+
+
+def _keep(into: deque[float], took: timedelta) -> None:
+    """Events tell the time of day: where a clock was set back meanwhile, it is not known."""
+    if took >= timedelta():
+        into.append(took.total_seconds())
 
 
 @dataclass(frozen=True)

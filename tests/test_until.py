@@ -127,6 +127,15 @@ def test_a_process_that_was_killed_leaves_nothing_half_done() -> None:
     assert not found.taken.stops
 
 
+def test_a_clock_that_was_set_back_in_a_start_leaves_it_out() -> None:
+    found = until(60)
+    begin, install, *later = events(*a_launch("l-01", 100))
+    set_back = [Event(one.at - timedelta(hours=2), one.kind, one.fields) for one in later]
+    found.taken.replay([begin, install, *set_back])
+    assert not found.taken.starts
+    assert list(found.taken.trials[1]) == [20]
+
+
 def test_a_launch_that_was_adopted_says_nothing_about_starts() -> None:
     found = until(60)
     adopted = [("verify", "l-01", None, 1.0), *a_launch("l-01", 100)[2:], *a_launch("l-02", 80)]

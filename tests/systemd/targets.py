@@ -29,6 +29,7 @@ class HurriedClock(SystemClock):
     """A sleep takes a twentieth of its time and counts five times, so that deadlines pass."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._skipped_s = 0.0
 
     def monotonic(self) -> float:
