@@ -17,7 +17,7 @@ from sweep.bench.backends import MARGIN_S, JobSpec, TrialContext, client_job, la
 from sweep.bench.client.guard import Spoilt
 from sweep.bench.client.trial import control, resolve
 from sweep.bench.metrics import Measurement, failures, measure
-from sweep.bench.workload import CHAT, Body, Workload, workload_of
+from sweep.bench.workload import CHAT, NATIVE, Body, Workload, workload_of
 from sweep.benchmarks import remark
 from sweep.errors import HostUnreachable, PointError, UsageError
 from sweep.inventory import BuiltinBenchmark
@@ -75,7 +75,7 @@ def checked(url: str) -> SplitResult:
         raise form
     if parts.query or parts.fragment or parts.username:
         raise form
-    if parts.path.rstrip("/") in ("/v1", CHAT):
+    if parts.path.rstrip("/") in ("/v1", CHAT, NATIVE):
         parts = parts._replace(path="")  # as OpenAI clients want it
     return parts
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sweep.benchmarks import MOST_RATE
 from sweep.cli.options import Options, packaged_example, pass_options
 from sweep.errors import FatalError, UsageError
 from sweep.hints import DEFAULT_INVENTORY, with_inventory
@@ -23,7 +24,8 @@ LOCAL = "local"  # this machine, where a host is asked for
 @click.command(
     short_help="Benchmark a server that is already up.",
     epilog="\b\nExample:\n  sweep bench http://127.0.0.1:30000 1 4 16 32 64\n"
-    "  sweep bench http://127.0.0.1:30000 1 16 --workload chat",
+    "  sweep bench http://127.0.0.1:30000 1 16 --workload chat\n"
+    "  sweep bench http://127.0.0.1:30000 256 --workload chat --rate 4 --endpoint native",
 )
 @click.argument("url")
 @click.argument(
@@ -42,18 +44,28 @@ LOCAL = "local"  # this machine, where a host is asked for
     "--max-tokens", type=click.IntRange(1, MOST_TOKENS),
     help="Output tokens per request at most.  [default: the workload's]",
 )  # fmt: skip
+@click.option(
+    "--rate", type=click.FloatRange(0, MOST_RATE, min_open=True),
+    help="Requests per second, at random moments; C is then the most in flight.  [default: C are "
+    "held in flight]",
+)  # fmt: skip
+@click.option(
+    "--endpoint", type=click.Choice(["openai", "native"]), default="openai", show_default=True,
+    help="native: SGLang's own /generate, which knows no chat template.",
+)  # fmt: skip
 @click.option("--api-key-env", metavar="NAME", help="Variable that holds the server's API key.")
 def bench(
     url: str,
     concurrencies: tuple[int, ...],
     workload: str,
-    max_tokens: int | None,
     api_key_env: str | None,
+    **given: Any,
 ) -> int:
     """Benchmark a server that is already up, and print the published table.
 
     By default max(4, 2*C) requests at concurrency C: fixed prompts, temperature 0, ignore_eos, 1000
-    tokens. The other workloads are sampled and end by themselves.
+    tokens. The other workloads are sampled and end by themselves. With --rate requests come as
+    those of users do, whether the server keeps up or not.
     """
     from sweep.bench.standalone import bench_url
     from sweep.inventory import BuiltinBenchmark
@@ -63,12 +75,11 @@ def bench(
     if api_key_env and not key:
         raise click.UsageError(f"--api-key-env: the variable {api_key_env} is not set here")
     try:
-        settings: dict[str, Any] = {"workload": parse_workload(workload)}
+        texts = parse_workload(workload)
     except ValueError as error:
         raise UsageError(f"--workload {workload}: {error}") from error
-    if max_tokens is not None:
-        settings["max_tokens"] = max_tokens
-    benchmark = BuiltinBenchmark(**settings)
+    settings = {name: value for name, value in given.items() if value is not None}
+    benchmark = BuiltinBenchmark(workload=texts, **settings)
     return bench_url(url, concurrencies, emit=click.echo, benchmark=benchmark, api_key=key)
 
 

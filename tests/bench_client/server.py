@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from sweep.bench.client.exchange import asked
+
 
 @dataclass(frozen=True)
 class Play:
@@ -232,7 +234,7 @@ class StreamServer:
             served = Served(body, number, self.flying)
             self.served.append(served)
             self.headers.append(fields)
-        play = Play(**body.get("play", {"tokens": body.get("max_tokens", 12)}))
+        play = Play(**body.get("play", {"tokens": asked(body) or 12}))
         play = Play(fault="503") if self.refuse else play
         try:
             return self._play(peer, play, served, native=path == "/generate")

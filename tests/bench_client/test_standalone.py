@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
 from sweep.bench import table
+from sweep.bench.client.trial import schedule
 from sweep.bench.standalone import bench_url
 from sweep.errors import HostUnreachable, PointError, UsageError
 from sweep.inventory import BuiltinBenchmark
 from tests.bench_client.server import StreamServer
+from tests.cli.calling import sweep
 
 
 def short(tokens: int) -> BuiltinBenchmark:
@@ -45,6 +48,47 @@ def test_no_level_sends_what_the_one_before_it_has_sent():
         assert bench_url(server.url, [1, 2], emit=lambda _: None, benchmark=benchmark) == 0
         sent = [json.dumps(served.body["messages"]) for served in server.served]
     assert len(set(sent)) >= len(sent) - 2, "warm-ups alone may be alike"
+
+
+def test_requests_at_a_rate_come_when_they_are_due():
+    """At 20 a second seven gaps are a third of a second; held in flight they take no time."""
+    benchmark = BuiltinBenchmark(max_tokens=2, requests=8, rate=20.0)
+    with StreamServer() as server:
+        assert bench_url(server.url, [8], emit=lambda _: None, benchmark=benchmark) == 0
+        begins = [served.sent[0] for served in server.served][-8:]
+    due = schedule(20.0, benchmark.seed, 8)
+    for begin, at in zip(begins, due, strict=True):
+        assert begin - begins[0] > at - 0.05
+
+
+def test_the_native_endpoint():
+    benchmark = BuiltinBenchmark(max_tokens=7, endpoint="native")
+    for path in ("", "/generate"):
+        with StreamServer() as server:
+            assert bench_url(server.url + path, [2], emit=lambda _: None, benchmark=benchmark) == 0
+        assert {"text", "sampling_params", "stream"} == {*server.served[-1].body}
+        assert server.headers[-1].startswith("POST /generate ")
+
+
+def test_the_command_sends_what_its_flags_say(tmp_path: Path):
+    with StreamServer() as server:
+        shown = sweep(
+            "bench", server.url, "4", "--rate", "500", "--endpoint", "native", "--max-tokens", "3",
+            cwd=tmp_path,
+        )  # fmt: skip
+    assert shown.returncode == 0, shown.stderr
+    assert re.search(r"^ +4 \| .* \| +24 \| .* \| +8$", shown.stdout, re.MULTILINE)
+    assert all(head.startswith("POST /generate ") for head in server.headers)
+    assert server.served[-1].body["sampling_params"]["max_new_tokens"] == 3
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "said"),
+    [("--rate", "0", "0<x<=10000"), ("--rate", "-1", "0<x"), ("--endpoint", "grpc", "'native'")],
+)
+def test_flags_that_cannot_be_meant(tmp_path: Path, flag: str, value: str, said: str):
+    shown = sweep("bench", "http://127.0.0.1:9", "1", flag, value, cwd=tmp_path)
+    assert (shown.returncode, said in shown.stderr) == (2, True), shown.stderr
 
 
 def test_an_openai_style_base_url():
