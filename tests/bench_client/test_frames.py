@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import accumulate
 
 import pytest
 from hypothesis import example, given, settings
@@ -197,6 +198,16 @@ def test_events_that_are_errors_are_never_a_form():
     assert same([body([event(chat("a", 1)), *[failed] * 20])]).error.startswith("error event")
     named = b"event: error\n" + event(chat("a", 1))
     assert same([body([named, *[event(chat("a", 1))] * 20])]).error.startswith("error event")
+
+
+@pytest.mark.parametrize("behind", range(-6, 7))
+def test_a_read_that_ends_near_the_end_of_a_chunk(behind):
+    """The event is in the read that has its last byte, not in that of the blank line."""
+    events = list(stream(Play(tokens=20)))
+    ends = list(accumulate([len(START), *(len(frame(one)) for one in events)]))
+    for number in (3, 4, 5, 19):
+        places = {end + (behind if at == number else 0) for at, end in enumerate(ends)}
+        same(cut(body(events), places))
 
 
 def test_a_long_line_among_others_is_read_alike():

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 from .arrivals import Arrivals
 from .event import Said, as_list, natural, said_by
 from .exchange import Exchange, asked, sampling
-from .frames import Form, Run, learn
+from .frames import BEHIND, Form, Run, learn
 from .wire import Body, Payload, events, parse_head
 
 MANY = 2  # times what has just been read: less is not worth learning a form for
@@ -79,7 +79,7 @@ class Answer:
             wait = FEW if run and len(run.ends) > wait else 2 * wait
             if run:
                 self._run(run)
-                payload.at = run.end
+                payload.at = run.ends[-1]
 
     def _sum_up(self, whole: bool) -> None:
         if not whole:
@@ -117,7 +117,10 @@ class Answer:
 
     def _run(self, run: Run) -> None:
         said = said_by(json.loads(run.last.decode("utf-8")))  # what it says as a whole is the last
-        places = [bisect.bisect_left(self.ends, end) for end in run.ends]
+        first = bisect.bisect_left(self.ends, run.ends[0] - len(BEHIND))
+        places = list(range(first, first + len(run.ends)))
+        if self.ends[first : places[-1] + 1] != run.ends:  # a chunk a read, as a rule
+            places = [bisect.bisect_left(self.ends, end - len(BEHIND)) for end in run.ends]
         self._mark(said.native, places, run.characters, run.so_far)
         self._keep(said)
 
@@ -185,16 +188,16 @@ def told(spec: Dict[str, Any], *names: str) -> Any:
     return next((spec[name] for name in names if spec.get(name) is not None), None)
 
 
-def arrived(arrivals: Arrivals, places: List[int], turns: Sequence[float]) -> List[float]:
+def arrived(
+    moments: List[float], read: List[float], places: List[int], turns: Sequence[float]
+) -> List[float]:
     """When the events came that ended in these reads.
 
     One read that brought several (`merged`) tells the time of the last one. Those before it came
     after the event before them, and after the loop had last found nothing to read there: they are
     taken to be spread evenly, but not to be earlier than that.
     """
-    moments = arrivals.moments()
     times = [moments[place] for place in places]
-    read = arrivals.read
     several = collections.Counter(places) if len(set(places)) < len(places) else {}
     for place, number in several.items():
         if number == 1:
@@ -233,9 +236,10 @@ def record(exchange: Exchange, started: float, turns: Sequence[float] = ()) -> D
     first = places.count(places[0]) if places else 1
     # Before the first text there is nothing that a time could be spread over.
     places, tokens = places[first - 1 :], [sum(tokens[:first]), *tokens[first:]][: len(places)]
-    times = [round((at - started) * 1e6) for at in arrived(arrivals, places, turns)]
+    moments = arrivals.moments()
+    times = [round((at - started) * 1e6) for at in arrived(moments, arrivals.read, places, turns)]
     sent = round((exchange.sent - started) * 1e6) if exchange.sent else None
-    end = arrivals.moments()[-1] if arrivals.log else exchange.ended
+    end = moments[-1] if moments else exchange.ended
     gaps = [after - before for before, after in zip([sent or 0, *times], times)]
     return {
         "index": exchange.index,

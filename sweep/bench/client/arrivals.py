@@ -65,19 +65,16 @@ class Arrivals:
 
         A read that joined several packets carries the time of the last one (Linux, tcp_recvmsg).
         """
-        stamps = self._stamps()
-        times = zip(stamps[::2], stamps[1::2], self.log[::3])
+        stamps = [stamp if known(stamp) else UNKNOWN for stamp in self.log[1::3]]
+        packed = array.array("l", b"".join(stamps))
+        times = zip(packed[::2], packed[1::2], self.log[::3])
         return [second + part * 1e-9 if second else read for second, part, read in times]
 
     def lags(self) -> List[float]:
         """Seconds from the kernel's stamp to the reading, of each read that has a stamp."""
-        stamps = self._stamps()
-        times = zip(stamps[::2], stamps[1::2], self.log[::3])
-        return [read - (second + part * 1e-9) for second, part, read in times if second]
+        times = zip(self.log[::3], self.log[1::3], self.moments())
+        return [read - moment for read, stamp, moment in times if known(stamp)]
 
-    def _stamps(self) -> array.array[int]:
-        """Seconds and nanoseconds in turn; zeros for none."""
-        stamps = [stamp or UNKNOWN for stamp in self.log[1::3]]
-        if set(map(len, stamps)) - {STAMP_SIZE}:
-            stamps = [stamp if len(stamp) == STAMP_SIZE else UNKNOWN for stamp in stamps]
-        return array.array("l", b"".join(stamps))
+
+def known(stamp: Optional[bytes]) -> bool:
+    return stamp is not None and len(stamp) == STAMP_SIZE

@@ -39,14 +39,13 @@ WINDOW = 1 << 16
 class Run(NamedTuple):
     """Events one after the other that have one form, each in a chunk of its own.
 
-    `ends`: of their JSON in the raw bytes; `last`: the JSON of the last one; `end`: of its chunk.
+    `ends`: of their chunks in the raw bytes; `last`: the JSON of the last one.
     """
 
     ends: List[int]
     characters: List[int]
     so_far: List[Optional[int]]
     last: bytes
-    end: int
 
 
 class Form(NamedTuple):
@@ -83,9 +82,9 @@ class Form(NamedTuple):
             end += sum(found[0])
         if not lengths:
             return None
-        ends = [stop - len(BEHIND) for stop in itertools.accumulate(lengths, initial=at)]
+        ends = [at + passed for passed in itertools.accumulate(lengths)]
         first = raw.index(BEFORE, end - lengths[-1]) + len(BEFORE)
-        return Run(ends[1:], characters, so_far, raw[first : ends[-1]], end)
+        return Run(ends, characters, so_far, raw[first : end - len(BEHIND)])
 
     def _found(self, raw: bytes) -> Optional[Tuple[List[int], List[int], List[Optional[int]]]]:
         """Lengths with the chunk, characters and tokens of the events that `raw` begins with."""
