@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -107,3 +110,22 @@ def test_pools_do_not_meet(testhost: Pool) -> None:
         assert machine.address != testhost.shared().address
     assert ssh(testhost.shared(), "root", "hostname").strip() == "bookworm-shared"
     assert not machine.root.exists()
+
+
+def test_a_host_to_play_with_is_there_until_it_is_told_to_end(machine: Machine) -> None:
+    command = [sys.executable, "-m", "tests.testhost", "up", machine.release]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]
+    ) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline().partition("#")[0]
+            done = subprocess.run(
+                [*line.split(), "hostname"], capture_output=True, text=True, check=False, timeout=60
+            )
+            assert done.stdout.strip() == "playground", done.stderr
+        finally:
+            process.send_signal(signal.SIGTERM)
+        assert "removed" in process.stdout.read()
+    assert process.returncode == 0
+    assert not Path(line.split()[2]).exists()
