@@ -60,7 +60,8 @@ def plan_from_doc(document: Mapping[str, Any]) -> Plan:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise RunDirectoryError(
-            f"the plan in plan.json cannot be read: {type(error).__name__}: {error}; was it edited?"
+            f"the plan in plan.json cannot be read: {type(error).__name__}: {error}; was it "
+            "edited? `sweep report RUN/results.csv` reads the rows all the same"
         ) from error
 
 

@@ -12,6 +12,7 @@ import click
 
 from sweep.cli.look import runs_dir_option
 from sweep.cli.options import Options, pass_options
+from sweep.cli.output import written_to
 from sweep.cli.reports import bring_up_to_date, input_paths
 from sweep.errors import SweepError, UsageError
 
@@ -107,13 +108,16 @@ class Answer:
         if place is None:
             return
         try:
-            for name, text in files.items():
-                options.say(f"wrote {self._write(place, self._named(name), text)}")
+            with written_to(output):
+                paths = [self._write(place, self._named(name), files[name]) for name in files]
         except SweepError as error:
             if output is not None:
                 raise
             # The run may be somebody else's: the answer is what was asked for.
             click.echo(f"note: {error}; -o DIR puts the files elsewhere", err=True)
+            return
+        for path in paths:
+            options.say(f"wrote {path}")
 
     def _say(self, pasted: Pasted | None, *, written: bool) -> None:
         """The answer, what to paste, the reasons: in the order in which they are needed."""
@@ -156,10 +160,7 @@ class Answer:
     def _write(self, place: Path, name: str, text: str) -> Path:
         from sweep.results import RunDirectory
 
-        try:
-            place.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UsageError(f"-o: {place} cannot be made: {error.strerror}") from error
+        place.mkdir(parents=True, exist_ok=True)
         return RunDirectory(place).write(name, text.encode())
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sweep.cli.options import Options, pass_options
+from sweep.cli.output import written_to
 from sweep.cli.plans import plan_options, prepare, render_units, secret_problems, webhook_problems
 from sweep.errors import HostRefused, RunDirectoryError, UsageError
 from sweep.hints import DEFAULT_RUNS
@@ -69,16 +70,10 @@ def render(
     if stale := sorted(set(output.glob("l-*.service")) - set(files)):
         raise UsageError(f"-o: {stale[0]} is of another rendering; name an empty directory")
     for path, text in files.items():
-        _write(path, text)
+        with written_to(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
         click.echo(path)
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"-o: {path} cannot be written: {error.strerror}") from error
 
 
 def _print_diffs(prepared: Any, units: Any, against: str) -> None:

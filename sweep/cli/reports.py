@@ -9,6 +9,7 @@ import click
 
 from sweep.cli.look import elsewhere, runs_dir_option
 from sweep.cli.options import Options, pass_options
+from sweep.cli.output import written_to
 from sweep.errors import RunDirectoryError, UsageError
 
 
@@ -52,7 +53,8 @@ def report(
     where = output or default_place(paths)
     made = make_report(paths)
     print_to_stdout(shown(made.document, ("answer",)), color=options.color)
-    page, *others = made.write(where)
+    with written_to(output):
+        page, *others = made.write(where)
     options.say(f"report: {page} (and {len(others)} files beside it)")
 
 

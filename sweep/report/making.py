@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweep.errors import RunDirectoryError
 from sweep.report import html, markdown, page
 from sweep.report.analysis import analyse
 from sweep.report.data import Results, load_results
@@ -16,7 +15,7 @@ from sweep.report.page import Extras
 from sweep.report.plots import Missing, Plot, drawn, group_plots, source_plots
 from sweep.report.positions import gpus, positions
 from sweep.report.summary import Analysis
-from sweep.results.files import write_atomic
+from sweep.results.files import translated, write_atomic
 
 # More settings than this are told in tables alone: a page has an end, and so has patience.
 MOST_DRAWN = 6
@@ -37,10 +36,8 @@ class Report:
         Raises:
             RunDirectoryError, OutOfRoom: they cannot be written there.
         """
-        try:
+        with translated(directory, "make"):
             directory.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise RunDirectoryError(f"cannot make {directory}: {error.strerror}") from error
         paths = []
         for name, data in self.files.items():
             path = directory / name

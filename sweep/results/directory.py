@@ -136,7 +136,7 @@ class RunDirectory:
         except ValueError as error:
             raise RunDirectoryError(
                 f"{path} cannot be read: {error}; the rows in {self.csv_path} are not touched by "
-                "that, but the run cannot be resumed"
+                f"that, but the run cannot be resumed; `sweep report {self.csv_path}` reads them"
             ) from error
         schema = found.get("schema") if isinstance(found, dict) else None
         if schema != SCHEMA:

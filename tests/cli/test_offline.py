@@ -102,7 +102,7 @@ def test_init_writes_the_example_once(tmp_path: Path) -> None:
         (("bench", "ftp://x", "1"), 2, "ftp://x"),
         (("bench", "http://[::1", "1"), 2, "http://[::1"),
         (("bench", "http://127.0.0.1:9", "999999999999"), 2, "C..."),
-        (("render", "-o", "inventory.yaml/units"), 2, "cannot be written"),
+        (("render", "-o", "inventory.yaml/units"), 2, "-o: cannot write"),
         (("scrape", "."), 2, "directory"),
         (("bench", "http://127.0.0.1:9", "1"), 5, "is the server up"),
         (("check",), 5, "gpu.does-not-resolve.invalid"),

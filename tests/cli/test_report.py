@@ -49,7 +49,7 @@ def test_a_table_has_a_directory_beside_it(place: Path) -> None:
         (("empty.csv",), 2, "empty.csv is empty"),
         (("other.csv",), 2, "it lacks the column"),
         (("runs",), 2, "is no run"),
-        (("by-hand.csv", "-o", "by-hand.csv/x"), 4, "cannot make"),
+        (("by-hand.csv", "-o", "by-hand.csv/x"), 2, "-o: "),
     ],
 )
 def test_what_cannot_be_reported(

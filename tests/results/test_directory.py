@@ -93,7 +93,7 @@ def test_what_cannot_be_opened_is_said(run: RunDirectory, tmp_path: Path) -> Non
     with pytest.raises(RunDirectoryError, match="is not a run"):
         open_run(runs, "other")
     for text, words in [
-        ("{", "cannot be read"),
+        ("{", r"cannot be read.*`sweep report .*other/results.csv` reads them"),
         ("[]", "schema None"),
         ('{"schema":9}', "schema 9"),
     ]:
