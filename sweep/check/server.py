@@ -15,6 +15,7 @@ from sweep.sglang.secrecy import without_secrets
 OLDEST_PYTHON = (3, 8)
 # Some clients import half of their world before they tell their version.
 VERSION_S = 60
+OUT_OF_TIME = "124"  # the status of timeout(1)
 # Flags whose value is something to read on the host: a path there, or a model of the Hub.
 MODELS = ("model-path", "speculative-draft-model-path", "tokenizer-path")
 FILES = ("speculative-token-map", "speculative-adaptive-config", "config", "chat-template")
@@ -156,6 +157,12 @@ def _installed(benchmark: ClientBenchmark, user: str, answer: str) -> Finding:
     """Of a benchmark client, by its version; `answer` begins with the status of asking for it."""
     status, _, told = answer.partition(" ")
     last = told.strip().splitlines()[-1] if told.strip() else "it says nothing"
+    if status == OUT_OF_TIME:
+        return Finding(
+            "warning", "benchmark",
+            f"{benchmark.kind} as {user} did not tell its version within {VERSION_S} s",
+            "try on the host whether it starts",
+        )  # fmt: skip
     if status != "0":
         return Finding(
             "problem", "benchmark", f"{benchmark.kind} cannot run as {user}: {last}",

@@ -13,7 +13,7 @@ import pytest
 
 from sweep.check import access, files, machine, night, ours, production, release, server
 from sweep.check.finding import Answer, Identity
-from sweep.inventory import CommandBenchmark, ProductionCommands
+from sweep.inventory import ClientBenchmark, CommandBenchmark, ProductionCommands
 from sweep.systemd.lock import Found, Lock
 from sweep.systemd.owner import Owner
 from sweep.systemd.production import Seen
@@ -244,6 +244,30 @@ def test_the_user_s_own_benchmark(answer: str, level: str) -> None:
         about, make_identity(), make_answer(**{**GOOD_SERVER, "client": answer})
     )
     assert next(one.level for one in found if one.subject == "benchmark") == level
+
+
+@pytest.mark.parametrize(
+    ("answer", "line"),
+    [
+        ("3.11\n0 noise\nguidellm version: 0.8.1",
+         "ok benchmark: guidellm: guidellm version: 0.8.1, runs as root"),
+        ("3.11\n127 sh: 1: guidellm: not found",
+         "problem benchmark: guidellm cannot run as root: sh: 1: guidellm: not found"),
+        ("3.11\n1 ", "problem benchmark: guidellm cannot run as root: it says nothing"),
+        ("3.11\n124 ", "warning benchmark: guidellm as root did not tell its version within 60 s"),
+        ("3.6\n0 0.8.1", "problem python: /usr/bin/python3 is 3.6; the client needs 3.8"),
+        ("", "problem python: /usr/bin/python3 does not run as root: no answer"),
+    ],
+)  # fmt: skip
+def test_another_benchmark_client_is_asked_for_its_version(answer: str, line: str) -> None:
+    about = make_about()
+    benchmark = ClientBenchmark(kind="guidellm")
+    about = replace(about, plan=make_plan(about.spec, benchmark=benchmark))
+    assert "guidellm --version" in server.questions(about)
+    found = server.findings(
+        about, make_identity(), make_answer(**{**GOOD_SERVER, "client": answer})
+    )
+    assert line in said(found)
 
 
 @pytest.mark.parametrize(
