@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
 
 DEFAULT_INVENTORY = Path("inventory.yaml")
@@ -21,3 +22,27 @@ def with_inventory(command: str, inventory: Path | None) -> str:
     if inventory is None or inventory.resolve() == DEFAULT_INVENTORY.resolve():
         return f"sweep {command}"
     return f"sweep -i {shlex.quote(str(inventory))} {command}"
+
+
+@dataclass(frozen=True)
+class Commands:
+    """What messages of a sweep propose, with what has to be said of its two places.
+
+    `inventory` is the file that its host stands in, `runs` the directory of its runs; None: they
+    are where they are looked for.
+    """
+
+    inventory: Path | None = None
+    runs: Path | None = None
+
+    def of_run(self, command: str, run_id: str) -> str:
+        """`sweep resume RUN`."""
+        return of_run(command, (self.runs or DEFAULT_RUNS) / run_id)
+
+    def of_host(self, command: str, host: str) -> str:
+        """`sweep restore HOST`."""
+        return with_inventory(f"{command} {shlex.quote(host)}", self.inventory)
+
+
+# Of a sweep whose inventory and runs lie where they are looked for.
+PLAIN = Commands()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sweep.hints import of_run, with_inventory
+from sweep.hints import PLAIN, Commands, of_run, with_inventory
 
 
 def test_runs_that_lie_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,3 +24,14 @@ def test_an_inventory_of_another_name(tmp_path: Path, monkeypatch: pytest.Monkey
     assert with_inventory("run demo", tmp_path / "inventory.yaml") == "sweep run demo"
     assert with_inventory("run demo", None) == "sweep run demo"
     assert with_inventory("run demo", Path("a b.yaml")) == "sweep -i 'a b.yaml' run demo"
+
+
+def test_commands_of_a_sweep_name_what_is_not_where_it_is_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert PLAIN.of_run("resume", "demo-1") == "sweep resume demo-1"
+    assert PLAIN.of_host("restore", "gpu") == "sweep restore gpu"
+    elsewhere = Commands(Path("/etc/gpus.yaml"), Path("/var/runs"))
+    assert elsewhere.of_run("resume", "demo-1") == "sweep resume demo-1 --runs-dir /var/runs"
+    assert elsewhere.of_host("restore", "gpu") == "sweep -i /etc/gpus.yaml restore gpu"

@@ -31,6 +31,7 @@ from sweep.cli.summary import print_closing
 from sweep.clock import SystemClock
 from sweep.errors import HostRefused, SweepError
 from sweep.estimate import pace_of
+from sweep.hints import Commands
 from sweep.host import connect
 from sweep.inventory import HostSpec
 from sweep.notify import notifying
@@ -174,7 +175,7 @@ def _go_on_there(options: Options, found: Resumed, given: Mapping[str, Any], man
     return send(options, found.run, found.templates, manner, resume_words(given))
 
 
-def put_back(name: str, spec: HostSpec) -> None:
+def put_back(name: str, spec: HostSpec, inventory: Path) -> None:
     """Production as it was recorded on the host, by every run that left its record there."""
     clock = SystemClock()
     with connect(name, spec) as host:
@@ -186,7 +187,7 @@ def put_back(name: str, spec: HostSpec) -> None:
                     "`sweep stop` first"
                 )
         for run in found:
-            restored = Systemd(host, host.spec, clock, run.run_id).restore()
+            restored = Systemd(host, host.spec, clock, run.run_id, Commands(inventory)).restore()
             click.echo(f"{name}: run {run.run_id}: {restored.text}", err=True)
         if not found:
             click.echo(f"{name}: no run has left anything to restore", err=True)
@@ -245,6 +246,7 @@ class Execution:
                 clock=clock,
                 accept_changes=self.accept_changes,
                 until=self.until,
+                commands=self._commands(),
             )
             if self.until is not None:
                 sweep.note(f"ends in time for production to serve again by {self.until.text}")
@@ -252,6 +254,11 @@ class Execution:
                 for line in check_before(host, host.spec, self.plan, clock):
                     sweep.note(line)
             return execute(sweep, host, todo)
+
+    def _commands(self) -> Commands:
+        """What messages propose, wherever this sweep's inventory and its run lie."""
+        inventory = self.run.plan().get("inventory")
+        return Commands(Path(str(inventory)) if inventory else None, self.run.path.parent)
 
     @contextmanager
     def _awake(self) -> Iterator[None]:

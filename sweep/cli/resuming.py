@@ -117,7 +117,8 @@ def _current(
 ) -> tuple[Plan, HostSpec]:
     """Plan and host as the inventory has them now; as plan.json has them where it is gone."""
     if not path.is_file() and options.inventory is None:
-        options.say(f"{path} is gone: going on with what plan.json holds")
+        if not document.get("sent"):  # to its own host, where there never was an inventory
+            options.say(f"{path} is gone: going on with what plan.json holds")
         return saved, saved_host(document)
     inventory = load_inventory(path)
     changes = changes_from_doc(document.get("changes", {}))

@@ -213,7 +213,7 @@ def restore(options: Options, host: str | None) -> None:
         host = next(iter(hosts))
     if host is None or host not in hosts:
         raise UsageError(f"which host? The inventory has {', '.join(hosts)}")
-    put_back(host, hosts[host])
+    put_back(host, hosts[host], options.inventory_path())
 
 
 COMMANDS = (run, resume, stop, restore)

@@ -90,6 +90,7 @@ def run_files(run: RunDirectory, spec: HostSpec, place: Place, templates: Path |
         "plan": plan_to_doc(plan),
         "host": host,
         "inventory": f"{place.base}/inventory.yaml",
+        "sent": True,
         "templates": f"{place.base}/templates" if templates else None,
     }
     yield f"runs/{run.id}/plan.json", json.dumps(there).encode()

@@ -11,6 +11,7 @@ from sweep.errors import (
     HostRefused,
     HostTaken,
     HostUnreachable,
+    Interrupted,
     LaunchError,
 )
 from sweep.progress import Stage
@@ -50,8 +51,28 @@ def noticing_reboots(session: Session) -> Iterator[None]:
 def wait_until_restored(session: Session) -> None:
     """Until the host is up again and production serves, which is the host's own work.
 
-    Raises HostUnreachable when it does not come back, HostError when production does not.
+    Raises HostUnreachable when it does not come back, HostError when production does not. Whoever
+    ends the wait is told what becomes of production without it.
     """
+    try:
+        _wait(session)
+    except (HostUnreachable, Interrupted):
+        session.sweep.note(_without_us(session))
+        raise
+
+
+def _without_us(session: Session) -> str:
+    name = session.host.name
+    if session.systemd.restores_after_boot:
+        return (
+            f"{name} was rebooted and starts production by itself when it boots; nothing waits for "
+            "that"
+        )
+    restore = session.sweep.commands.of_host("restore", name)
+    return f"{name} was rebooted and cannot start production by itself; when it is up: {restore}"
+
+
+def _wait(session: Session) -> None:
     sweep, systemd = session.sweep, session.systemd
     clock = sweep.clock
     sweep.stage(Stage("wait for the host to boot"))

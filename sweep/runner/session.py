@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from sweep.bench.backends import Backend, backend_for
 from sweep.errors import HostRefused, OutOfTime, SweepError
+from sweep.hints import PLAIN, Commands
 from sweep.host import Host
 from sweep.inventory import BuiltinBenchmark, CommandBenchmark, HostSpec, ServerSpec
 from sweep.plan import Due, Launch, Plan
@@ -37,6 +38,7 @@ class Sweep:
     clock: InterruptibleClock
     accept_changes: bool = False
     until: Until | None = None
+    commands: Commands = PLAIN
 
     def stage(self, stage: Stage) -> None:
         """Tell the person and events.jsonl what begins now. Ends here after a signal."""
@@ -135,7 +137,7 @@ def open_session(sweep: Sweep, host: Host) -> Iterator[Session]:
     """Everything that is there for as long as the host is connected."""
     spec, benchmark = sweep.spec, sweep.plan.benchmark
     values = secret_values(spec.server)
-    systemd = Systemd(host, spec, sweep.clock, sweep.run.id)
+    systemd = Systemd(host, spec, sweep.clock, sweep.run.id, sweep.commands)
     with ExitStack() as stack:
         local = isinstance(benchmark, BuiltinBenchmark) and benchmark.run_on == "controller"
         port = stack.enter_context(host.tunnel(spec.server.port, direct=local))

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Literal
 
 from sweep.clock import Clock
+from sweep.hints import PLAIN, Commands
 from sweep.host import Host
 from sweep.inventory import HostSpec
 from sweep.systemd import gpus
@@ -44,7 +45,10 @@ class Systemd:
     Every verb may be repeated. HostTaken means that the host gave itself back to production.
     """
 
-    def __init__(self, host: Host, spec: HostSpec, clock: Clock, run_id: str) -> None:
+    def __init__(
+        self, host: Host, spec: HostSpec, clock: Clock, run_id: str, commands: Commands = PLAIN
+    ) -> None:
+        self._commands = commands
         self._host = host
         self._spec = spec
         self._clock = clock
@@ -67,7 +71,7 @@ class Systemd:
             unit=self._spec.unit,
             homes=self.facts.homes,
         )
-        return Site(self._host, self._spec, self._clock, paths)
+        return Site(self._host, self._spec, self._clock, paths, self._commands)
 
     def take(self, owner: Owner) -> Takeover:
         """Lock the host, record production, arm the dead-man timer.
@@ -189,6 +193,11 @@ class Systemd:
         known = self._held.record if self._held else None
         return self._restorer.restore("the sweep ended", within_s, known)
 
+    @property
+    def restores_after_boot(self) -> bool:
+        """A host that is rebooted now restores production by itself."""
+        return self._held is None or self._held.kept
+
     def production_trouble(self) -> str | None:
         """Why what this run found serving does not serve again yet, in one line; None: it does.
 
@@ -221,7 +230,7 @@ class Held:
     def __init__(self, site: Site, hold: Hold, takeover: Takeover) -> None:
         self._site = site
         self._hold = hold
-        self.record = takeover.record
+        self.record, self.kept = takeover.record, takeover.kept
         self._memory = GpuMemory(site)
         self._clearing = Clearing(site, self._memory)
         self._service = Service(site, hold)

@@ -54,10 +54,11 @@ rm -f {history}
     def require(self, answer: dict[str, bytes]) -> None:
         """Raise HostTaken when a script's guard found that the host is not ours any more."""
         if "taken" in answer:
+            site = self._site
             raise HostTaken(
-                f"{self._site.host.name}: run {self._site.paths.run_id} holds this host no more: "
+                f"{site.host.name}: run {site.paths.run_id} holds this host no more: "
                 "its dead-man timer, `sweep restore` or a reboot took it away; "
-                "go on with `sweep resume`"
+                f"go on with `{site.commands.of_run('resume', site.paths.run_id)}`"
             )
 
     @property

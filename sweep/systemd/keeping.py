@@ -26,9 +26,8 @@ def keep(site: Site) -> str | None:
     if not trouble:
         return None
     kept = "record" in answer
-    way = (
-        "`sweep restore` does it then" if kept else "only this sweep, while it lives, does it then"
-    )
+    restore = site.commands.of_host("restore", site.host.name)
+    way = f"`{restore}` does it then" if kept else "only this sweep, while it lives, does it then"
     return f"after a reboot the host will not restore production by itself ({trouble}); {way}"
 
 

@@ -124,7 +124,8 @@ def take_lock(site: Site, mine: Lock) -> tuple[Lock, str | None]:
         raise HostRefused(
             f"{site.host.name}: taken by run {found.lock.run_id} of {owner.text} since "
             f"{owner.started}; wait for it{gone}, end it with `sweep stop {found.lock.run_id}` "
-            f"there, or give the host back with `sweep restore {site.host.name}`"
+            f"there, or give the host back with "
+            f"`{site.commands.of_host('restore', site.host.name)}`"
         )
     _replace(site, mine, found)
     former = f"run {found.lock.run_id} of {owner.text}, begun {owner.started}"

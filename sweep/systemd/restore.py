@@ -210,7 +210,7 @@ echo @@restored; cat {quote(paths.run)}/restored 2>/dev/null
         lines = "\n".join(filter(None, tails))
         return (
             f"{site.host.name}: production did not come back ({record.names}): {trouble}\n{lines}\n"
-            f"mend it there, then: sweep restore {site.host.name}"
+            f"mend it there, then: {site.commands.of_host('restore', site.host.name)}"
         )
 
     def _tail(self, unit: str, *matches: str) -> str:
@@ -225,10 +225,8 @@ echo @@restored; cat {quote(paths.run)}/restored 2>/dev/null
         if not waiting:
             return ""
         run_id, work = self._site.paths.run_id, self._site.paths.work
-        return (
-            f"; {len(waiting)} finished benchmark clients' results wait in {work} for "
-            f"`sweep resume {run_id}`"
-        )
+        resume = self._site.commands.of_run("resume", run_id)
+        return f"; {len(waiting)} finished benchmark clients' results wait in {work} for `{resume}`"
 
     @property
     def _remove(self) -> str:

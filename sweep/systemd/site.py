@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from sweep.clock import Clock
 from sweep.errors import HostError
+from sweep.hints import PLAIN, Commands
 from sweep.host import Host, Result
 from sweep.host.script import sections
 from sweep.host.verbs import TIMED_OUT
@@ -16,6 +17,7 @@ from sweep.systemd.paths import Paths
 
 # A script of ours does a handful of small things; what takes longer is polled for.
 SCRIPT_TIMEOUT_S = 60.0
+ASK_AGAIN_S = 1.0
 # systemd gives root's own services no HOME; a person's command counts on it.
 KNOW_HOME = ': "${HOME:=$(eval "echo ~$(id -un)")}"; export HOME'
 
@@ -46,6 +48,7 @@ class Site:
     spec: HostSpec
     clock: Clock
     paths: Paths
+    commands: Commands = PLAIN
 
     @property
     def systemctl(self) -> str:
@@ -80,8 +83,17 @@ class Site:
         timeout_s: float = SCRIPT_TIMEOUT_S,
         stdin: bytes = b"",
     ) -> dict[str, bytes]:
-        """The sections a script prints. A script that fails is a HostError: "could not DOING"."""
-        return self.answer(doing, self.run(script, timeout_s=timeout_s, stdin=stdin))
+        """The sections a script prints. A script that fails is a HostError: "could not DOING".
+
+        A host that is reached and does not answer in time (its systemd hangs, a disk does) is asked
+        again for as long as one that is not reached.
+        """
+        until = self.clock.monotonic() + self.spec.reconnect_for_s
+        while True:
+            result = self.run(script, timeout_s=timeout_s, stdin=stdin)
+            if result.exit_status != TIMED_OUT or self.clock.monotonic() >= until:
+                return self.answer(doing, result)
+            self.clock.sleep(ASK_AGAIN_S)
 
     def answer(self, doing: str, result: Result) -> dict[str, bytes]:
         """The sections of a script that ran; HostError when it failed."""

@@ -30,10 +30,14 @@ _CLEAN_UP_TIMEOUT_S = 400
 
 @dataclass(frozen=True)
 class Takeover:
-    """What was found. `record` has to serve again in the end; `notes` are for the person."""
+    """What was found. `record` has to serve again in the end; `notes` are for the person.
+
+    `kept`: a host that is rebooted restores it by itself.
+    """
 
     record: Record
     notes: tuple[str, ...]
+    kept: bool = True
 
 
 def take(site: Site, mine: Lock, health: Health) -> tuple[Hold, Takeover]:
@@ -58,7 +62,7 @@ def take(site: Site, mine: Lock, health: Health) -> tuple[Hold, Takeover]:
         record, notes = _record(site, seen, others, health)
         _make_directories(site, serving=any(one.active for one in seen))
         write_record(site, record)
-        notes.append(keep(site))
+        not_kept = keep(site)
         hold.arm()
     except SweepError:
         release(site)
@@ -68,7 +72,8 @@ def take(site: Site, mine: Lock, health: Health) -> tuple[Hold, Takeover]:
         raise
     for run in {*others, *runs(site, restored=True)} - {site.paths.run_id}:
         _clean_up(site, site.paths.of_run(run))
-    return hold, Takeover(record, tuple(filter(None, (taken_over, *notes))))
+    notes_ = (taken_over, *notes, not_kept)
+    return hold, Takeover(record, tuple(filter(None, notes_)), kept=not_kept is None)
 
 
 def extend(site: Site, record: Record, names: Sequence[str]) -> Record:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -14,11 +16,12 @@ from sweep.errors import (
     HostRefused,
     HostTaken,
     HostUnreachable,
+    Interrupted,
     LaunchError,
     SweepError,
 )
 from sweep.host import Host, connect
-from sweep.runner.reboots import noticing_reboots
+from sweep.runner.reboots import noticing_reboots, wait_until_restored
 from sweep.runner.session import Session, open_session
 from sweep.signals import InterruptibleClock
 from tests.results.made import make_plan
@@ -57,7 +60,8 @@ def session(demo: Host, clock: LateClock, tmp_path: Path) -> Iterator[Session]:
         session.systemd.take(me())
         session.systemd.poll()
         yield session
-        session.systemd.restore()
+        with clock.shielded(9):
+            session.systemd.restore()
 
 
 ERRORS = (
@@ -116,3 +120,14 @@ def test_who_was_away_for_longer_than_the_timer_leaves_the_host(
     clock.late_s = session.sweep.spec.deadman_s + 1
     with pytest.raises(HostTaken, match="nothing was heard"), noticing_reboots(session):
         raise LaunchError("hang", "no answer")
+
+
+def test_who_ends_the_wait_is_told_what_becomes_of_production(session: Session) -> None:
+    boot_anew(session.host)
+    os.kill(os.getpid(), signal.SIGINT)
+    with pytest.raises(Interrupted):
+        wait_until_restored(session)
+    notes = [event.fields["text"] for event in session.sweep.run.events() if event.kind == "note"]
+    assert notes[-1] == (
+        "demo was rebooted and starts production by itself when it boots; nothing waits for that"
+    )

@@ -428,9 +428,18 @@ def test_rights_that_do_not_suffice(root: Target, bookworm: Machine) -> None:
             target.systemd().take(me())
 
 
-def test_a_host_that_does_not_answer_in_time_is_called_so(target: Target) -> None:
+def test_a_host_that_does_not_answer_in_time_is_asked_again_and_then_called_so(
+    target: Target,
+) -> None:
+    """For as long as a host that is not reached."""
+    mark = f"{target.host.root}/tmp/asked-{new_run()}"
+    hangs = f"mkdir -p {target.host.root}/tmp; : > {mark}; echo @@half; sleep 60"
+    once = f"if [ -e {mark} ]; then rm {mark}; echo @@whole; else {hangs}; fi"
+    answer = target.systemd().site.ask("look", once, timeout_s=2)
+    assert list(answer) == ["whole"]
+    impatient = target.with_(reconnect_for_s=0)
     with pytest.raises(HostError, match=r"could not look: .* did not answer in time"):
-        target.systemd().site.ask("look", "echo @@half; sleep 60", timeout_s=0.3)
+        impatient.systemd().site.ask("look", "echo @@half; sleep 60", timeout_s=0.3)
 
 
 def test_verbs_need_the_host(root: Target) -> None:
