@@ -98,10 +98,11 @@ def print_closing(run: RunDirectory, plan: Plan, *, color: bool) -> None:
 def print_to_stdout(what: RenderableType, *, color: bool) -> None:
     """Anything that rich shows. A pipe that was closed ends nothing."""
     out = Console(no_color=not color, highlight=False, width=WIDTH)
-    # Captured: rich ends the process when it meets a closed pipe.
-    with out.capture() as text:
-        out.print(what)
-    say(text.get(), err=False)
+    # Captured: rich ends the process when it meets a closed pipe. It still touches a terminal.
+    with contextlib.suppress(OSError):
+        with out.capture() as text:
+            out.print(what)
+        say(text.get(), err=False)
 
 
 def say(text: str, *, err: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import select
 import signal
 import subprocess
 import sys
@@ -60,17 +61,29 @@ def test_it_goes_on_when_the_terminal_is_closed(tmp_path: Path) -> None:
     assert ": done" in sweep("status", cwd=tmp_path).stdout
 
 
-def test_a_terminal_closed_before_the_host_is_taken_ends_nothing(tmp_path: Path) -> None:
+def close_terminal_at(stage: str, place: Path, *options: str) -> int:
+    """Run on a terminal that is closed when that stage begins; the exit status."""
     reader, terminal = pty.openpty()
     process = subprocess.Popen(
-        ["setsid", "--ctty", sys.executable, "-m", "sweep", "run", "--detach", *TWO_ROWS],
-        cwd=tmp_path, stdin=terminal, stdout=terminal, stderr=terminal,
+        ["setsid", "--ctty", sys.executable, "-m", "sweep", "run", *options, *TWO_ROWS],
+        cwd=place, stdin=terminal, stdout=terminal, stderr=terminal,
     )  # fmt: skip
     os.close(terminal)
-    while not list(tmp_path.glob("runs/*/events.jsonl")):
-        time.sleep(0.01)
+    begins = f'"stage":"{stage}"'
+    while not any(begins in path.read_text() for path in place.glob("runs/*/events.jsonl")):
+        if select.select([reader], [], [], 0.01)[0]:
+            os.read(reader, 65536)
     os.close(reader)
-    assert process.wait(60) == -signal.SIGHUP
+    return process.wait(120)
+
+
+def test_a_terminal_closed_without_detach_ends_the_sweep_in_the_orderly_way(tmp_path: Path) -> None:
+    assert close_terminal_at("install", tmp_path) == 128 + signal.SIGHUP
+    assert "ended by SIGHUP (exit code 129)" in sweep("status", cwd=tmp_path).stdout
+
+
+def test_a_terminal_closed_before_the_host_is_taken_ends_nothing(tmp_path: Path) -> None:
+    assert close_terminal_at("connect", tmp_path, "--detach") == -signal.SIGHUP
 
     run = the_run(tmp_path)
     wait_until_ended(run)
