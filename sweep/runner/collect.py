@@ -13,7 +13,7 @@ from datetime import timedelta
 from sweep.errors import PointError
 from sweep.runner.record import record_failure, record_result
 from sweep.runner.session import Session
-from sweep.runner.ticket import TICKET, read_ticket
+from sweep.runner.ticket import TICKET, read_subject, read_ticket
 from sweep.runner.trial import Work, prepare, read
 from sweep.systemd import Left
 
@@ -29,6 +29,8 @@ def collect(session: Session, serving: str | None = None) -> Work | None:
     at_work = None
     for left in session.clients.left():
         work = _recognized(session, left)
+        if work is None:
+            session.sweep.note(_dropped(session, left))
         if work is None or session.sweep.run.has(work.trial.key):
             session.clients.found(left.name).end()
             continue
@@ -44,8 +46,7 @@ def collect(session: Session, serving: str | None = None) -> Work | None:
 
 def _recognized(session: Session, left: Left) -> Work | None:
     """What a client was to measure; None for one whose ticket says nothing of this plan."""
-    ticket = session.clients.found(left.name).outputs((TICKET,)).get(TICKET)
-    trial = read_ticket(ticket, session.sweep.plan)
+    trial = read_ticket(_ticket(session, left), session.sweep.plan)
     ready = trial.ready if trial else None
     if trial is None or ready is None:
         return None
@@ -56,6 +57,19 @@ def _recognized(session: Session, left: Left) -> Work | None:
     except PointError:
         return None
     return Work(trial, ready, context, job, session.clients.found(left.name, job))
+
+
+def _ticket(session: Session, left: Left) -> bytes | None:
+    return session.clients.found(left.name).outputs((TICKET,)).get(TICKET)
+
+
+def _dropped(session: Session, left: Left) -> str:
+    """That a client and what it measured are thrown away, and why: nobody asks for it again."""
+    what = "a benchmark client at work is ended" if left.running else "a client's result is dropped"
+    measures = read_subject(_ticket(session, left))
+    if measures is None:
+        return f"{what} ({left.name}): its ticket does not say what it measured"
+    return f"{what} ({measures}): this plan has no such point any more"
 
 
 def _settle(session: Session, work: Work, *, its_own: bool) -> None:

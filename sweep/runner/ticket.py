@@ -24,6 +24,7 @@ def write_ticket(trial: Trial, ready: Ready) -> bytes:
     """The trial and its server as JSON; `read_ticket` makes the same of it."""
     capacity = ready.capacity
     document = {
+        "subject": f"{trial.launch.label} C={trial.concurrency} trial {trial.due.trial}",
         "launch": trial.launch.id,
         "point": trial.due.point.id,
         "trial": trial.due.trial,
@@ -54,6 +55,14 @@ def read_ticket(content: bytes | None, plan: Plan) -> Trial | None:
         ready = _ready(document["server"])
         return Trial(launch, due, datetime.fromisoformat(document["began"]), ready)
     except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def read_subject(content: bytes | None) -> str | None:
+    """What is measured, for people, whatever the plan has by now; None for no ticket."""
+    try:
+        return str(json.loads(content or b"")["subject"])
+    except (ValueError, KeyError, TypeError):
         return None
 
 

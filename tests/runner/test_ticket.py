@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sweep.plan import Due
 from sweep.runner.launch import Ready
 from sweep.runner.record import Trial
-from sweep.runner.ticket import read_ticket, write_ticket
+from sweep.runner.ticket import read_subject, read_ticket, write_ticket
 from sweep.sglang.verify import Capacity
 from sweep.systemd import Started
 from tests.results.made import make_plan
@@ -53,6 +53,7 @@ def test_what_is_written_is_read(
 @pytest.mark.parametrize("content", [None, b"", b"{", b"[]", b"{}", b'{"launch": "l-01"}'])
 def test_what_is_no_ticket_is_none(content: bytes | None) -> None:
     assert read_ticket(content, PLAN) is None
+    assert read_subject(content) is None
 
 
 def test_a_point_that_the_plan_has_no_more_is_none() -> None:
@@ -63,3 +64,4 @@ def test_a_point_that_the_plan_has_no_more_is_none() -> None:
     content = write_ticket(Trial(launch, Due(point, 1, 1), datetime.now(UTC), ready), ready)
     other = json.loads(content) | {"point": "p-ffffffffffff"}
     assert read_ticket(json.dumps(other).encode(), PLAN) is None
+    assert read_subject(json.dumps(other).encode()) == f"{launch.label} C=1 trial 1"
