@@ -49,6 +49,7 @@ def _group(group_id: str, label: str, setting: Setting, source: Source) -> Group
     group = Group(
         group_id, source.id, label, setting.conditions, baseline, steps, tuple(loads), admitted,
         fitted.noise, fitted.drift, (), (), repeating(source), _launches(trials), fitted,
+        _failed(trials),
     )  # fmt: skip
     group = why.with_reasons(group)
     return notes(group, source, trials)
@@ -57,6 +58,12 @@ def _group(group_id: str, label: str, setting: Setting, source: Source) -> Group
 def _launches(trials: pd.DataFrame) -> dict[int, str]:
     known = trials.dropna(subset=["launch"]).groupby("steps")["launch"].first()
     return {int(cast(int, steps)): str(launch) for steps, launch in known.items()}
+
+
+def _failed(trials: pd.DataFrame) -> dict[str, int]:
+    """How many trials by their failure, the most frequent first."""
+    counts = trials.loc[trials["status"] != "ok", "failure"].fillna("unknown").value_counts()
+    return {str(kind): int(count) for kind, count in counts.items()}
 
 
 def _place(load: str, facts: Mapping[int, Facts]) -> tuple[bool, float]:

@@ -24,11 +24,6 @@ LEVEL = 0.95
 # ten where nothing was repeated, and the noise itself is a guess.
 AS_GOOD = 0.4
 AS_GOOD_GUESSED = 0.3
-# What a normal value stays below in 95 of 100 cases.
-KNOWN_95 = 1.96
-# With so many trials an interval comes from the trials themselves: fewer are too few for that, and
-# the mean of more is as good as normal.
-BOOTSTRAP_FROM, BOOTSTRAP_TO = 8, 200
 
 
 def dunnett_critical(shared: Sequence[float], df: float, level: float = LEVEL) -> float:
@@ -152,16 +147,7 @@ def point_interval(fit: Fit, point: Estimate) -> Interval:
     """Of one point's mean, in its unit: by itself, not together with others."""
     variance, df = fit.spread(point)
     reach = float(stats.t.ppf(0.5 + LEVEL / 2, df)) * math.sqrt(variance)
-    low, high = point.mean - reach, point.mean + reach
-    if BOOTSTRAP_FROM <= len(point.logs) <= BOOTSTRAP_TO and len(set(point.logs)) > 1:
-        restart = KNOWN_95 * fit.noise.restart * math.sqrt(point.start_part)
-        found = stats.bootstrap(
-            (np.array(point.logs),), np.mean, n_resamples=999, confidence_level=LEVEL, batch=100,
-            rng=np.random.default_rng(0),
-        ).confidence_interval  # fmt: skip
-        low = point.mean - math.hypot(point.mean - found.low, restart)
-        high = point.mean + math.hypot(found.high - point.mean, restart)
-    return Interval(ratio(low), ratio(high))
+    return Interval(ratio(point.mean - reach), ratio(point.mean + reach))
 
 
 def peaks(fit: Fit, points: Sequence[Estimate]) -> tuple[int, ...]:

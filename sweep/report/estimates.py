@@ -36,7 +36,7 @@ class Estimate:
 
     `concurrency`: as a number, 0 where it is not known.
     `hours`: their mean time since the group's first trial. `trial_part`, `start_part`: the variance
-    of the mean in units of the two variances of the noise. `logs`: the trials themselves.
+    of the mean in units of the two variances of the noise.
     """
 
     load: str
@@ -47,7 +47,6 @@ class Estimate:
     hours: float
     trial_part: float
     start_part: float
-    logs: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -77,32 +76,53 @@ def odds(difference: float, variance: float) -> float:
 
 
 @dataclass(frozen=True)
+class Level:
+    """How far the level of a start of the server is from its steps' own, over what it measured.
+
+    `variance` on `df` degrees of freedom: what a restart adds, and `share` of the variance of one
+    trial, as far as its trials did not average that away. `slope`: what it adds to the variance of
+    a drift that was taken out, per hour squared; 0 where none was.
+    """
+
+    variance: float
+    df: float = math.inf
+    share: float = 0.0
+    slope: float = 0.0
+
+
+@dataclass(frozen=True)
 class Fit:
     """The noise of a group, and its points by load, ascending in steps.
 
-    `slope_variance`: of the drift (per hour) that was taken out; 0 if none was. `restart_df`: the
-    degrees of freedom of the noise's `restart`, inf where it is assumed. `beliefs`: by load, what
-    the choice between ties goes by; a load may have none.
+    `level`: what starts differ by. `beliefs`: by load, what the choice between ties goes by; a load
+    may have none.
     """
 
     noise: Noise
     drift: Drift | None
     points: Mapping[str, tuple[Estimate, ...]]
-    slope_variance: float
-    restart_df: float
+    level: Level
     beliefs: Mapping[str, Belief]
 
     def spread(self, one: Estimate, other: Estimate | None = None) -> tuple[float, float]:
-        """(variance, degrees of freedom by Satterthwaite) of a mean, or of a difference of two."""
+        """(variance, degrees of freedom by Satterthwaite) of a mean, or of a difference of two.
+
+        Of the two variances that were measured, so that neither is the difference of two: a small
+        one of these is mostly chance, and its degrees of freedom say nothing of that.
+        """
         trial, start, apart = one.trial_part, one.start_part, 0.0
         if other is not None:
             trial, start = trial + other.trial_part, start + other.start_part
             apart = one.hours - other.hours
+        level = self.level
         parts = (
-            (trial * self.noise.sigma**2, self.noise.df or math.inf),
-            (start * self.noise.restart**2, self.restart_df),
+            (
+                max(0.0, trial - start * level.share) * self.noise.sigma**2,
+                self.noise.df or math.inf,
+            ),
+            ((start + level.slope * apart**2) * level.variance, level.df),
         )
         variance = sum(part for part, _ in parts)
         uncertain = sum(part**2 / df for part, df in parts)
         df = variance**2 / uncertain if uncertain else math.inf
-        return variance + self.slope_variance * apart**2, min(df, KNOWN)
+        return variance, min(df, KNOWN)

@@ -15,7 +15,11 @@ import pandas as pd
 from sweep.report.data import STEPS, Results
 from sweep.report.summary import Conditions
 
-_MACHINE = ("source", "host", "gpu", "model", "workload", "temperature")
+_MACHINE = (
+    "source", "host", "gpu", "model", "sglang_version", "dp_size", "workload", "temperature"
+)  # fmt: skip
+# What a launch that failed may not have told.
+_LATE = ("gpu", "model", "sglang_version", "dp_size")
 
 
 @dataclass(frozen=True)
@@ -34,9 +38,9 @@ def settings(results: Results) -> list[Setting]:
 
 
 def _parts(trials: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """By machine, model and load; a failed launch that does not know its GPU goes with the rest."""
+    """By machine, server, model and load; a failed launch that does not know goes with the rest."""
     filled = trials.copy()
-    for name in ("gpu", "model"):
+    for name in _LATE:
         known = filled.groupby("source")[name].transform("first")
         filled[name] = filled[name].fillna(known)
     for _, part in filled.groupby(list(_MACHINE), dropna=False, sort=False):
@@ -76,12 +80,14 @@ def flags_of(config: object) -> dict[str, str]:
 def _conditions(rows: pd.DataFrame) -> Conditions:
     topk = _first(rows, "speculative_eagle_topk")
     temperature = _first(rows, "temperature")
+    ranks = _first(rows, "dp_size")
     return Conditions(
-        model=_first(rows, "model") or "",
-        gpu=_first(rows, "gpu") or "",
-        host=_first(rows, "host") or "",
-        sglang_version=" and ".join(sorted(rows["sglang_version"].dropna().unique())),
-        workload=_first(rows, "workload") or "",
+        model=_named(rows, "model"),
+        gpu=_named(rows, "gpu"),
+        host=_named(rows, "host"),
+        sglang_version=_named(rows, "sglang_version"),
+        dp_size=None if ranks is None else int(ranks),
+        workload=_named(rows, "workload"),
         temperature=None if temperature is None else float(temperature),
         topk=None if topk is None else int(topk),
         config=" ".join(
@@ -91,6 +97,11 @@ def _conditions(rows: pd.DataFrame) -> Conditions:
     )
 
 
+def _named(rows: pd.DataFrame, column: str) -> str:
+    """A name as one line, whatever somebody's table has in it."""
+    return " ".join(str(_first(rows, column) or "").split())
+
+
 def _first(rows: pd.DataFrame, column: str) -> Any:
     known = rows[column].dropna()
     return known.iloc[0] if len(known) else None
@@ -98,7 +109,8 @@ def _first(rows: pd.DataFrame, column: str) -> Any:
 
 def labels(found: list[Setting]) -> list[str]:
     """What tells each setting from the others: only what differs between them."""
-    names = ("model", "gpu", "host", "sglang_version", "workload", "temperature", "topk", "config")
+    names = ("model", "gpu", "host", "sglang_version", "dp_size", "workload", "temperature",
+             "topk", "config")  # fmt: skip
     differ = [name for name in names if len({getattr(one.conditions, name) for one in found}) > 1]
     several = len({one.source for one in found}) > 1
     made = []
@@ -107,7 +119,7 @@ def labels(found: list[Setting]) -> list[str]:
         for name in differ:
             value = getattr(one.conditions, name)
             if value not in ("", None):
-                parts.append(str(value) if name not in ("temperature", "topk")
+                parts.append(str(value) if name not in ("dp_size", "temperature", "topk")
                              else f"{name}={value:g}")  # fmt: skip
         made.append(" · ".join(parts) or one.source)
     return made

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from sweep.errors import UsageError
@@ -33,18 +34,31 @@ def parse_limits(text: str) -> Limits:
     Raises:
         ValueError: not of that form.
     """
+    return numbers_by_name(text, "=", "NAME=LIMIT, such as ttft_p99_ms=500", _column)
+
+
+def numbers_by_name(
+    text: str, sign: str, form: str, known_as: Callable[[str], str] = str
+) -> dict[str, float]:
+    """Names and numbers above 0, such as `1:0.7,16:0.3`; `form` says how a part looks.
+
+    `known_as`: what a name stands for, so that two names of one thing are that thing twice.
+
+    Raises:
+        ValueError: not of that form, or a name twice.
+    """
     found: dict[str, float] = {}
     for part in text.split(","):
-        name, _, limit = (word.strip() for word in part.partition("="))
+        name, _, value = (word.strip() for word in part.partition(sign))
         try:
-            number = float(limit)
+            number = float(value)
         except ValueError as error:
-            raise ValueError(
-                f"{part.strip()!r} is not NAME=LIMIT, such as ttft_p99_ms=500"
-            ) from error
-        if not number > 0:
-            raise ValueError(f"{part.strip()!r} is not NAME=LIMIT with a limit above 0")
-        found[_column(name)] = number
+            raise ValueError(f"{part.strip()!r} is not {form}") from error
+        if not name or not number > 0 or math.isinf(number):
+            raise ValueError(f"{part.strip()!r} is not {form}: it needs a name, a number above 0")
+        if known_as(name) in found:
+            raise ValueError(f"{name} stands in it twice")
+        found[known_as(name)] = number
     return found
 
 

@@ -21,14 +21,13 @@ import pandas as pd
 from scipy import stats
 
 from sweep.report.beliefs import believe
-from sweep.report.estimates import Estimate, Fit, Floats, change
+from sweep.report.estimates import Estimate, Fit, Floats, Level, change
 from sweep.report.summary import Drift, Interval, Noise
 
 # What one trial is taken to differ by where nothing was measured twice.
 ASSUMED_NOISE = 0.03
-# What a restart is taken to change until restarts were measured, and how many it is worth then.
+# What a restart is taken to change until restarts were measured.
 ASSUMED_RESTART = 0.01
-RESTART_WEIGHT = 4
 # A trial is out when chance alone would put one this far in 2000 trials.
 FAR_OUT = 0.0005
 # Half of |difference| lies below this many standard deviations of the difference.
@@ -43,23 +42,23 @@ def fit(trials: pd.DataFrame) -> Fit:
     out = far_out(trials)
     kept = trials.drop(index=out)
     again = _again(kept)
-    drift, slope, slope_variance = _drift(again, trials)
-    if slope_variance:
+    drift, slope = _drift(again, trials)
+    if slope:
         kept = kept.assign(y=kept["y"] - slope * (kept["hours"] - kept["hours"].mean()))
         again = _again(kept)
     within = _within(kept) + again.beside
-    between = again.between(lost=1 if slope_variance else 0)
-    if not within.df and between.df:
+    alone = again.df > 0 and not within.df
+    if alone:
         # One load alone, measured once in each start: what differs holds both.
-        within, between = between, Pool()
+        within = again.between(slope)
     sigma = math.sqrt(within.variance) if within.df else ASSUMED_NOISE
-    restart = _restart(between, sigma**2 / again.trials, again.loads)
+    level = Level(0.0) if alone else _level(again, slope, sigma**2)
+    restart = math.sqrt(max(0.0, level.variance - level.share * sigma**2))
     noise = Noise(
         sigma, within.df, within.df > 0, *_repeated(kept), len(out), restart, again.df > 0
     )
     points = _estimates(kept)
-    restart_df = float(between.df + RESTART_WEIGHT) if between.df else math.inf
-    return Fit(noise, drift, points, slope_variance, restart_df, believe(noise, points))
+    return Fit(noise, drift, points, level, believe(noise, points))
 
 
 def far_out(trials: pd.DataFrame) -> pd.Index:
@@ -129,9 +128,13 @@ class Again:
     trials: float
     points: int
 
-    def between(self, lost: int) -> Pool:
-        """What the starts differ by; `lost` degrees of freedom went to a slope."""
-        return Pool(float((self.levels**2).sum()), max(0, self.df - lost))
+    def between(self, slope: float) -> Pool:
+        """What the starts differ by; a slope that was taken out had a degree of freedom."""
+        return Pool(float((self.levels**2).sum()), self.df - bool(slope))
+
+    @property
+    def hours_spread(self) -> float:
+        return float((self.hours**2).sum())
 
 
 def _again(kept: pd.DataFrame) -> Again:
@@ -162,19 +165,22 @@ def _again(kept: pd.DataFrame) -> Again:
     )
 
 
-def _restart(between: Pool, trial_variance: float, loads: float) -> float:
-    """What a restart adds: measured where starts were repeated, drawn to the assumed value."""
-    found = max(0.0, between.variance - trial_variance / loads) if between.df else 0.0
-    weight = between.df + RESTART_WEIGHT
-    return math.sqrt((between.df * found + RESTART_WEIGHT * ASSUMED_RESTART**2) / weight)
+def _level(again: Again, slope: float, trial_variance: float) -> Level:
+    """What starts differ by: measured where any was repeated, never less than its trials give."""
+    between = again.between(slope)
+    if not between.df:
+        return Level(ASSUMED_RESTART**2)
+    share = 1 / (again.loads * again.trials)
+    variance = max(between.variance, share * trial_variance)
+    return Level(variance, between.df, share, 1 / again.hours_spread if slope else 0.0)
 
 
-def _drift(again: Again, trials: pd.DataFrame) -> tuple[Drift | None, float, float]:
-    """(drift, slope per hour, its variance), the last two 0 where it does not clear the noise."""
-    spread = float((again.hours**2).sum())
+def _drift(again: Again, trials: pd.DataFrame) -> tuple[Drift | None, float]:
+    """(drift, its slope per hour: 0 where it does not clear the noise)."""
+    spread = again.hours_spread
     df = again.df - 1
     if df < 1 or not spread > 0:
-        return None, 0.0, 0.0
+        return None, 0.0
     slope = float((again.hours * again.levels).sum()) / spread
     variance = float(((again.levels - slope * again.hours) ** 2).sum()) / df / spread
     hours = float(trials["hours"].max() - trials["hours"].min())
@@ -183,7 +189,7 @@ def _drift(again: Again, trials: pd.DataFrame) -> tuple[Drift | None, float, flo
     interval = Interval(change(low), change(high))
     matters = not interval.holds(0.0)
     drift = Drift(change(slope * hours), interval, hours, again.points, matters)
-    return (drift, slope, variance) if matters else (drift, 0.0, 0.0)
+    return drift, slope if matters else 0.0
 
 
 def _estimates(kept: pd.DataFrame) -> dict[str, tuple[Estimate, ...]]:
@@ -193,11 +199,8 @@ def _estimates(kept: pd.DataFrame) -> dict[str, tuple[Estimate, ...]]:
     table = points[["concurrency", "hours"]].mean().astype("float64").fillna(0.0)
     table["n"], table["mean"] = points["y"].size(), points["y"].mean()
     table["start_part"] = (by_start**2).groupby(key).sum() / table["n"] ** 2
-    logs = points["y"].agg(tuple)
     by_load: dict[str, list[Estimate]] = {}
-    for (load, steps), row, values in zip(
-        table.index.tolist(), table.to_dict("records"), logs, strict=True
-    ):
+    for (load, steps), row in zip(table.index.tolist(), table.to_dict("records"), strict=True):
         estimate = Estimate(
             load=str(load),
             steps=int(steps),
@@ -207,7 +210,6 @@ def _estimates(kept: pd.DataFrame) -> dict[str, tuple[Estimate, ...]]:
             hours=row["hours"],
             trial_part=1 / row["n"],
             start_part=row["start_part"],
-            logs=values,
         )
         by_load.setdefault(estimate.load, []).append(estimate)
     return {load: tuple(estimates) for load, estimates in by_load.items()}

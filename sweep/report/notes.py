@@ -9,7 +9,7 @@ import pandas as pd
 
 from sweep.benchmarks import remark
 from sweep.report.data import STEPS, Source
-from sweep.report.summary import Group, percent
+from sweep.report.summary import WANTED_TRIALS, Group, percent
 from sweep.verdicts import FLAG_MEANINGS
 
 # What each word in the column `flags` means for whoever reads the number.
@@ -46,16 +46,39 @@ def _noise(group: Group) -> Iterator[str]:
     yield noise.text()
     if not noise.restart_measured:
         yield (
-            f"no launch was repeated after a restart: {noise.restart:.0%} is allowed for what a "
-            "restart changes"
+            "no launch was repeated after a restart: drift over the night cannot be seen, and "
+            f"{noise.restart:.0%} is allowed for what a restart changes"
         )
+    yield from _once(group)
     if noise.outliers:
         yield f"{noise.outliers} trials were far from the others of their point and are left out"
+
+
+def _once(group: Group) -> Iterator[str]:
+    """That outliers hide where there is nothing to hold them against, and how to confirm a choice.
+
+    Disturbed trials are slower by much more than noise: an interval that allowed for one at every
+    such point would decide nothing.
+    """
+    once = [cell for load in group.loads for cell in load.cells if cell.n == 1]
+    chosen = {load.best for load in group.loads if load.cell(load.best) in once}
+    if not once:
+        return
+    said = (
+        f"{len(once)} points were measured once: a trial that something disturbed does not show "
+        "there, and no interval allows for it"
+    )
+    if chosen:
+        steps = ",".join(str(one) for one in sorted(chosen, key=lambda one: one or 0))
+        said += f"; to confirm what is chosen: {group.repeating}{steps} --trials {WANTED_TRIALS}"
+    yield said
 
 
 def _drift(group: Group) -> Iterator[str]:
     drift = group.drift
     if drift is None:
+        if group.noise.restart_measured:
+            yield "drift over the night cannot be seen: too few launches were repeated with times"
         return
     span = (
         f"{percent(drift.total)} over {drift.hours:.1f} h (95 %: {percent(drift.interval.low)} to "
@@ -68,11 +91,6 @@ def _drift(group: Group) -> Iterator[str]:
 
 
 def _mixed(trials: pd.DataFrame) -> Iterator[str]:
-    for column, name in (("sglang_version", "SGLang"), ("gpu", "GPU"), ("dp_size", "dp_size")):
-        found = sorted(trials[column].dropna().unique())
-        if len(found) > 1:
-            told = ", ".join(map(str, found))
-            yield f"measured with more than one {name}, taken together here: {told}"
     drafts = trials.groupby(STEPS)["speculative_num_draft_tokens"].nunique()
     if steps := [str(one) for one, count in drafts.items() if count > 1]:
         yield (

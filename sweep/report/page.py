@@ -87,7 +87,7 @@ def _subtitle(results: Results) -> str:
 
 def _answer(group: Group, extras: Extras) -> Iterator[Block]:
     if not any(load.best is not None for load in group.loads):
-        yield Text(NOTHING_YET, "warning")
+        yield Text(sentence(group.nothing), "warning")
         if group.notes:
             yield Bullets(tuple(sentence(note) for note in group.notes))
         return

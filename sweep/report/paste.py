@@ -19,6 +19,9 @@ from sweep.report.data import Source
 from sweep.report.summary import Group
 from sweep.unit import RenderedUnit, Templates, render
 
+# Where SGLang listens unless it is told: the sweep's own port is the one that production must not
+# have, or the next sweep cannot start beside it.
+_USUAL_PORT = 30000
 _SPECULATION = ("--speculative-num-steps", "--speculative-eagle-topk")
 
 
@@ -91,11 +94,13 @@ def _as_production(host: HostSpec) -> HostSpec:
 
 def _port(host: HostSpec) -> int:
     """Production's own port, where its health address names one."""
-    return urlsplit(host.production_health or "").port or host.server.port
+    return urlsplit(host.production_health or "").port or _USUAL_PORT
 
 
 def _notes(host: HostSpec) -> list[str]:
     said = [f"it listens on 127.0.0.1:{_port(host)}; change --host and --port to what you serve on"]
+    if not urlsplit(host.production_health or "").port:
+        said[0] += ": production_health names no port, and this is SGLang's usual one"
     if host.server.secrets:
         names = ", ".join(host.server.secrets)
         said.append(f"it holds no secrets: give it {names} as production has them")

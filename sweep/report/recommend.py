@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from sweep.errors import UsageError
 from sweep.report.effects import AS_GOOD, AS_GOOD_GUESSED, difference_of
 from sweep.report.estimates import odds
-from sweep.report.limits import Limits, within
+from sweep.report.limits import Limits, numbers_by_name, within
 from sweep.report.summary import Conditions, Effect, Group, Interval, Load, Metric
 
 # Of a load that is all but given up.
@@ -121,19 +121,7 @@ def parse_mix(text: str) -> Mix:
     Raises:
         ValueError: not of that form.
     """
-    found: dict[str, float] = {}
-    for part in text.split(","):
-        load, _, share = (word.strip() for word in part.partition(":"))
-        try:
-            number = float(share)
-        except ValueError as error:
-            raise ValueError(f"{part.strip()!r} is not LOAD:SHARE, such as 16:0.3") from error
-        if not load or not number > 0 or math.isinf(number):
-            raise ValueError(f"{part.strip()!r} is not LOAD:SHARE with a share above 0")
-        if load in found:
-            raise ValueError(f"{load} stands in it twice")
-        found[load] = number
-    return found
+    return numbers_by_name(text, ":", "LOAD:SHARE, such as 16:0.3")
 
 
 # -- per load -------------------------------------------------------------------------------------

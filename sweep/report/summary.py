@@ -243,6 +243,7 @@ class Conditions:
     gpu: str = ""
     host: str = ""
     sglang_version: str = ""
+    dp_size: int | None = None
     workload: str = ""
     temperature: float | None = None
     topk: int | None = None
@@ -252,7 +253,9 @@ class Conditions:
         """(name, value) of what is known, for people."""
         known = [
             ("model", self.model), ("GPU", self.gpu), ("host", self.host),
-            ("SGLang", self.sglang_version), ("workload", self.workload),
+            ("SGLang", self.sglang_version),
+            ("dp_size", "" if self.dp_size in (None, 1) else str(self.dp_size)),
+            ("workload", self.workload),
             ("temperature", "" if self.temperature is None else f"{self.temperature:g}"),
             ("topk", "" if self.topk is None else str(self.topk)), ("flags", self.config),
         ]  # fmt: skip
@@ -267,6 +270,7 @@ class Group:
     lowest. `notes`: what a reader must know before the numbers, `why`: what a step costs the server
     at every load; one sentence each. `repeating`: how a command begins that measures again.
     `launches`: the launch of each steps, for runs. `fit`: what comparisons are made from.
+    `failed`: how many trials, by their failure.
     """
 
     id: str
@@ -284,6 +288,15 @@ class Group:
     repeating: str
     launches: Mapping[int, str]
     fit: Fit = field(repr=False, compare=False)
+    failed: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def nothing(self) -> str:
+        """Why there is no answer, where there is none."""
+        if not self.failed:
+            return "nothing was measured yet"
+        kinds = ", ".join(f"{count} with {kind}" for kind, count in self.failed.items())
+        return f"nothing was measured: {sum(self.failed.values())} trials failed, {kinds}"
 
     @property
     def repeat_command(self) -> str | None:

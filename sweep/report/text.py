@@ -21,7 +21,7 @@ def answer_lines(found: Recommendation) -> Iterator[str]:
     """What to use, in three lines: one value for all, the best of each load, how sure that is."""
     limits = ", ".join(f"{spoken(name)}={limit:g}" for name, limit in found.limits.items())
     if found.steps is None:
-        yield f"nothing measured keeps {limits}" if limits else "nothing was measured yet"
+        yield f"nothing measured keeps {limits}" if limits else found.group.nothing
         return
     within = f" within {limits}" if limits else ""
     yield f"use steps={found.steps}{within}: {_merit(found)}"

@@ -12,7 +12,7 @@ import sweep
 from sweep.errors import RunDirectoryError, UsageError
 from sweep.plan_document import plan_to_doc
 from sweep.report.analysis import analyse
-from sweep.report.data import load_results
+from sweep.report.data import from_frame, load_results
 from sweep.results import new_run
 from sweep.results.table import INTEGERS
 from tests.report.nights import make_night
@@ -218,3 +218,24 @@ def test_the_example_of_the_docs_says_what_it_prints(capsys: pytest.CaptureFixtu
     (code,) = (block for block in blocks if "sweep.load_run" in block)
     exec(code.replace("runs/", f"{root}/runs/"), {})
     assert capsys.readouterr().out.strip() == code.strip().rpartition("# ")[2]
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "labels"),
+    [
+        ("sglang_version", ("0.5.22", "0.5.23"), ["0.5.22", "0.5.23"]),
+        ("dp_size", (1, 2), ["dp_size=1", "dp_size=2"]),
+    ],
+)
+def test_servers_of_another_kind_are_settings_of_their_own(
+    name: str, values: tuple[object, object], labels: list[str]
+) -> None:
+    rows = [
+        {"steps": steps, "concurrency": 1, "agg_tok_s": 100.0 + steps, name: value}
+        for value in values
+        for steps in (0, 1)
+    ]
+    # A launch that failed knows neither: it is no setting of its own.
+    rows.append({"steps": 2, "concurrency": 1, "status": "failed", "failure": "cuda_oom"})
+    groups = analyse(from_frame(pd.DataFrame(rows))).groups
+    assert [group.label for group in groups] == labels

@@ -174,6 +174,8 @@ def test_limits_go_by_either_name() -> None:
     }
     with pytest.raises(ValueError, match="NAME=LIMIT"):
         parse_limits("ttft_p99_ms")
+    with pytest.raises(ValueError, match="ttft_ms_p99 stands in it twice"):
+        parse_limits("ttft_p99_ms=500,ttft_ms_p99=400")
 
 
 def test_the_conditions_and_the_noise_are_said() -> None:
@@ -320,3 +322,28 @@ def test_the_command_line_can_be_pasted() -> None:
 def test_a_table_gives_flags_alone() -> None:
     assert flags_alone(4, None) == "--speculative-num-steps 4 --speculative-eagle-topk 1"
     assert flags_alone(0, None) == ""
+
+
+def test_a_name_of_two_lines_is_told_in_one() -> None:
+    found = recommend(group_of(table(ALONE, model="large\nmodel")))
+    assert "this holds for: model large model" in list(reason_lines(found))
+
+
+def test_a_run_that_failed_alone_says_what_failed() -> None:
+    frame = table(ALONE, trials=1)
+    frame["status"], frame["failure"], frame["agg_tok_s"] = "failed", "cuda_oom", None
+    frame.loc[0, "failure"] = "start_timeout"
+    said = list(answer_lines(recommend(group_of(frame))))
+    count = len(frame)
+    assert said == [
+        f"nothing was measured: {count} trials failed, {count - 1} with cuda_oom, 1 with "
+        "start_timeout"
+    ]
+
+
+def test_a_port_that_production_does_not_say_is_not_the_sweeps_own() -> None:
+    silent = HOST.model_copy(update={"production_health": None})
+    found = pasted(silent, LAUNCH, "r", Templates())
+    assert "--port 30000" in found.command
+    assert "--port 30000" in found.service
+    assert "production_health names no port" in found.service
