@@ -65,16 +65,19 @@ class Arrivals:
 
         A read that joined several packets carries the time of the last one (Linux, tcp_recvmsg).
         """
-        stamps = [stamp if known(stamp) else UNKNOWN for stamp in self.log[1::3]]
+        stamps = [stamp or UNKNOWN for stamp in self._stamps()]
         packed = array.array("l", b"".join(stamps))
         times = zip(packed[::2], packed[1::2], self.log[::3])
         return [second + part * 1e-9 if second else read for second, part, read in times]
 
     def lags(self) -> List[float]:
         """Seconds from the kernel's stamp to the reading, of each read that has a stamp."""
-        times = zip(self.log[::3], self.log[1::3], self.moments())
-        return [read - moment for read, stamp, moment in times if known(stamp)]
+        times = zip(self.log[::3], self._stamps(), self.moments())
+        return [read - moment for read, stamp, moment in times if stamp is not None]
 
-
-def known(stamp: Optional[bytes]) -> bool:
-    return stamp is not None and len(stamp) == STAMP_SIZE
+    def _stamps(self) -> List[Optional[bytes]]:
+        """The kernel's, as far as they are of the size that is expected."""
+        stamps = self.log[1::3]
+        if None in stamps or set(map(len, stamps)) - {STAMP_SIZE}:
+            return [one if one and len(one) == STAMP_SIZE else None for one in stamps]
+        return stamps
