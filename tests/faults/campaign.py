@@ -75,7 +75,7 @@ def start_and_strike(fault: Fault, ground: Ground) -> str:
     fault.prepare(ground)
     if fault.when == BEFORE:
         fault.strike(ground)
-    ground.start("run", "short")
+    ground.start("run", "short", *fault.words)
     if fault.when == BEFORE:
         return "before the sweep"
     if fault.when == ANY:

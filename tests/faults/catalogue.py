@@ -6,11 +6,12 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tests.faults import disks, hosts, network, orchestrator, servers
+from tests.faults import disks, hosts, manners, network, orchestrator, servers
 from tests.faults.fault import Fault
 
 FAULTS: tuple[Fault, ...] = (
-    *orchestrator.FAULTS, *network.FAULTS, *hosts.FAULTS, *servers.FAULTS, *disks.FAULTS,
+    *orchestrator.FAULTS, *manners.FAULTS, *network.FAULTS, *hosts.FAULTS, *servers.FAULTS,
+    *disks.FAULTS,
 )  # fmt: skip
 
 

@@ -35,6 +35,7 @@ class Fault:
     prepare    before the sweep starts
     mend       what a person does, once the sweep has ended, before `sweep resume`
     host       keys of the inventory's host; server, benchmark: likewise
+    words      further options of `sweep run`
     way        "" (root or sudo), "user" (scope: user) or "jump" (behind a jump host)
     alone      production serves again before anybody resumes; None: unless the sweep was killed
     short      how often it is injected by `make test-faults`, long: by `make soak`
@@ -50,6 +51,7 @@ class Fault:
     host: Mapping[str, object] = field(default_factory=dict)
     server: Mapping[str, object] = field(default_factory=dict)
     benchmark: Mapping[str, object] = field(default_factory=dict)
+    words: tuple[str, ...] = ()
     way: str = ""
     alone: bool | None = None
     short: int = 1

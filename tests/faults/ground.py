@@ -10,11 +10,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+from tests.faults.processes import Sweeper, Terminal, detached_half
 from tests.testhost import Machine
 from tests.whole.gpuhost import GpuHost
 
@@ -48,7 +49,8 @@ class Ground:
     undisturbed_s: float = 8.0
     statuses: list[int] = field(default_factory=list)
     deaths: list[Death] = field(default_factory=list)
-    process: subprocess.Popen[bytes] | None = None
+    process: Sweeper | None = None
+    terminal: Terminal | None = None
 
     @property
     def machine(self) -> Machine:
@@ -63,10 +65,11 @@ class Ground:
 
     # -- the tool
 
-    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+    def start(self, *arguments: str) -> Sweeper:
         """Call the tool in a session of its own; what it says goes to files.
 
-        Without the report that a run ends with: it only costs time here.
+        Without the report that a run ends with: it only costs time here. The first call has the
+        terminal, if there is one.
         """
         if arguments[0] in ("run", "resume"):
             arguments = (*arguments, "--no-report")
@@ -77,14 +80,33 @@ class Ground:
         ):
             err.write(f"$ sweep {' '.join(arguments)}\n".encode())
             err.flush()
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "sweep", *arguments],
-                cwd=self.directory, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
-                start_new_session=True,
-            )  # fmt: skip
+            if self.terminal is not None and number == 0:
+                shown = self.directory / f"call-{number}.err"
+                called = self.terminal.call(self._words(arguments), self.directory, shown)
+            else:
+                called = self.call(arguments, out, err)
+        self.process = detached_half(called, self.runs) if "--detach" in arguments else called
         return self.process
 
-    def wait(self, process: subprocess.Popen[bytes] | None = None) -> int:
+    def call(
+        self, arguments: Sequence[str], out: IO[bytes], err: IO[bytes]
+    ) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            self._words(arguments),
+            cwd=self.directory, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+            start_new_session=True,
+        )  # fmt: skip
+
+    def _words(self, arguments: Sequence[str]) -> list[str]:
+        return [sys.executable, "-m", "sweep", *arguments]
+
+    def close_terminal(self) -> None:
+        """The terminal of the first call is there no more, if it was."""
+        if self.terminal is not None:
+            self.terminal.close()
+            self.terminal = None
+
+    def wait(self, process: Sweeper | None = None) -> int:
         """Until the process has ended; its exit status."""
         process = process or self._running()
         try:
@@ -97,8 +119,7 @@ class Ground:
         return status
 
     def signal(self, number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self._running().pid, number)
+        self._running().send_signal(number)
 
     def kill(self) -> None:
         """kill -9, and a note of what the host had by then."""
@@ -114,6 +135,7 @@ class Ground:
 
     def end(self) -> None:
         """Nothing of the tool goes on here, whatever became of the injection."""
+        self.close_terminal()
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
             self.process.wait()
@@ -123,7 +145,7 @@ class Ground:
         for line in shown.splitlines():
             yield Path(line).parent.name
 
-    def _running(self) -> subprocess.Popen[bytes]:
+    def _running(self) -> Sweeper:
         if self.process is None:
             raise NeverError("the sweep was not started yet")
         return self.process
