@@ -214,14 +214,14 @@ class BuiltinBenchmark(Load):
 
 
 class ClientBenchmark(Load):
-    """A benchmark client of somebody else's, installed on the host, which is sent our texts.
+    """A benchmark client of somebody else's, installed on the host, which is given our texts.
 
     `program` is what has it there: for SGLang's the Python (None: the host's), for the others the
     command (None: as it is called in PATH). `tokenizer` None: the server's model. `args` follow
     the words that the tool writes.
     """
 
-    kind: Literal["sglang"]
+    kind: Literal["sglang", "sglang-rust", "guidellm", "vllm", "aiperf"]
     program: Annotated[str, Field(min_length=1)] | None = None
     tokenizer: Annotated[str, Field(min_length=1)] | None = None
     args: tuple[str, ...] = ()

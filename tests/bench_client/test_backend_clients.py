@@ -1,7 +1,7 @@
 """Other benchmark clients: the job around them, the words they are given, what is read of theirs.
 
 `results/` holds files in the exact shape of theirs, written for these tests; the programs here play
-a client that leaves one of them. The clients themselves run in `tests/engine/test_clients.py`.
+a client that leaves one of them. SGLang's own run in `tests/engine/test_clients.py`.
 """
 
 from __future__ import annotations
@@ -89,23 +89,27 @@ def spoilt(backend: Other, ctx: TrialContext) -> PointError:
 
 # -- every client ----------------------------------------------------------------------------------
 
-READ = {
-    ("sglang", "sglang.jsonl"): {
-        "requests": 4, "requests_ok": 4, "output_tokens": 200, "wall_s": 2.0, "agg_tok_s": 100.0,
-        "ttft_ms_mean": 31.0, "ttft_ms_p50": 30.0, "ttft_ms_p90": 36.0, "ttft_ms_p99": 39.5,
-        "tpot_ms_mean": 19.25, "tpot_ms_p50": 19.0, "tpot_ms_p90": 20.5, "tpot_ms_p99": 21.0,
-        "itl_ms_mean": 19.0, "itl_ms_p50": 18.5, "itl_ms_p90": 24.0, "itl_ms_p99": 40.0,
-        "e2e_ms_mean": 980.0, "e2e_ms_p50": 975.0, "e2e_ms_p90": 1010.0, "e2e_ms_p99": 1020.0,
-        "concurrency_achieved": 1.96,
-    },
-    ("sglang", "sglang-0.5.9.jsonl"): {
-        "requests": 4, "requests_ok": 4, "output_tokens": 200, "wall_s": 2.0, "agg_tok_s": 100.0,
-        "ttft_ms_mean": 31.0, "ttft_ms_p50": 30.0, "ttft_ms_p99": 39.5,
-        "tpot_ms_mean": 19.25, "tpot_ms_p50": 19.0, "tpot_ms_p99": 21.0,
-        "e2e_ms_mean": 980.0, "e2e_ms_p50": 975.0, "e2e_ms_p90": 1010.0, "e2e_ms_p99": 1020.0,
-        "concurrency_achieved": 1.96,
-    },
+# The same trial, as far as a client tells it.
+TRIAL = {
+    "requests": 4, "requests_ok": 4, "output_tokens": 200, "wall_s": 2.0, "agg_tok_s": 100.0,
+    "ttft_ms_mean": 31.0, "ttft_ms_p50": 30.0, "ttft_ms_p90": 36.0, "ttft_ms_p99": 39.5,
+    "tpot_ms_mean": 19.25, "tpot_ms_p50": 19.0, "tpot_ms_p90": 20.5, "tpot_ms_p99": 21.0,
+    "e2e_ms_mean": 980.0, "e2e_ms_p50": 975.0, "e2e_ms_p90": 1010.0, "e2e_ms_p99": 1020.0,
 }  # fmt: skip
+IN_FLIGHT = {"concurrency_achieved": 1.96}
+ITL = {"itl_ms_mean": 19.0, "itl_ms_p50": 18.5, "itl_ms_p90": 24.0, "itl_ms_p99": 40.0}
+ITL_CHUNK = {"itl_chunk_ms_p50": 18.5, "itl_chunk_ms_p99": 40.0}
+NOT_IN_0_5_9 = ("ttft_ms_p90", "tpot_ms_p90")
+READ = {
+    ("sglang", "sglang.jsonl"): TRIAL | IN_FLIGHT | ITL,
+    ("sglang", "sglang-0.5.9.jsonl"): {
+        name: value for name, value in (TRIAL | IN_FLIGHT).items() if name not in NOT_IN_0_5_9
+    },
+    ("sglang-rust", "sglang-rust.jsonl"): TRIAL | IN_FLIGHT | ITL,
+    ("guidellm", "guidellm.json"): TRIAL | IN_FLIGHT,
+    ("vllm", "vllm.json"): TRIAL | ITL_CHUNK,
+    ("aiperf", "aiperf.json"): TRIAL | IN_FLIGHT | ITL_CHUNK,
+}
 PLACES_WITHOUT_A_NUMBER = {
     "sglang-0.5.9.jsonl": [
         "p90_ttft_ms", "p90_tpot_ms", "mean_itl_ms", "median_itl_ms", "p90_itl_ms", "p99_itl_ms",
@@ -265,3 +269,48 @@ def test_sglang_is_sent_the_texts_of_the_workload():
            .bodies("m", 2)]  # fmt: skip
     assert [talk["conversations"][0]["value"] for talk in talks] == own
     assert len(own) == 3
+
+
+def test_the_rust_client_takes_the_same_words():
+    python, rust = words("sglang"), words("sglang-rust")
+    assert rust[:3] == [sys.executable, "-m", "sglang.benchmark.rust_client"]
+    assert rust[3:] == python[python.index("--backend") :]
+
+
+def test_guidellm_is_told_all_of_it_in_a_file_that_may_hold_the_key():
+    job = other("guidellm", ignore_eos=False, temperature=0.5).job(context(api_key="k3y"))
+    spec = json.loads(job.files["scenario.json"])["spec"]
+    assert spec["backend"]["api_key"] == "k3y"
+    assert spec["backend"]["target"] == "http://127.0.0.1:30900"
+    assert spec["backend"]["max_tokens"] == 50
+    assert spec["backend"]["extras"]["body"] == {
+        "temperature": 0.5, "top_p": 1.0, "ignore_eos": False,
+    }  # fmt: skip
+    assert spec["profile"] == {"kind": "concurrent", "streams": [2]}
+    assert spec["constraints"] == [{"kind": "max_requests", "count": 4}]
+    assert len(job.files["prompts.jsonl"].splitlines()) == 4
+    assert words("guidellm")[:4] == ["guidellm", "run", "--config", "scenario.json"]
+
+
+def test_the_words_of_vllm():
+    given = words("vllm", temperature=0.5, args=("--goodput", "ttft:500"))
+    assert given[:3] == ["vllm", "bench", "serve"]
+    assert after(given, "--served-model-name") == "m"
+    assert after(given, "--model") == after(given, "--tokenizer") == "/models/m"
+    assert after(given, "--custom-output-len") == "50"
+    assert after(given, "--temperature") == "0.5"
+    assert "--ignore-eos" in given
+    assert "--ignore-eos" not in words("vllm", ignore_eos=False)
+    assert given[-2:] == ["--goodput", "ttft:500"]
+
+
+def test_the_words_of_aiperf():
+    given = words("aiperf", temperature=0.5)
+    extra = [given[i + 1] for i, word in enumerate(given) if word == "--extra-inputs"]
+    assert extra == ["temperature:0.5", "top_p:1.0", "max_tokens:50", "ignore_eos:true"]
+    assert after(given, "--request-count") == "4"
+    # A path is no name for it: the folder is linked under one.
+    assert after(given, "--tokenizer") == "tokenizer"
+    script = other("aiperf").job(context()).files["run-trial"].decode()
+    assert "\nln -sfn /models/m tokenizer\n" in script
+    assert after(words("aiperf", tokenizer="org/m"), "--tokenizer") == "org/m"

@@ -40,6 +40,7 @@ class Client:
     It runs `command` in a folder with `files`, and leaves its result at `result`, a path there,
     which the run directory keeps as `kept`. `version` are words that print its version, and fail
     where it is not installed: `install` says what to do then.
+    `links` are symbolic links to make in the folder, name -> target.
     `places` are the columns that it measures and where its result has them. `document` finds the
     JSON object in the result file (ValueError, LookupError: it is none).
     """
@@ -51,6 +52,7 @@ class Client:
     command: Callable[[Asked], Words]
     files: Callable[[Asked], Files]
     places: Mapping[str, Place]
+    links: Callable[[Asked], Mapping[str, str]] = lambda _: {}
     document: Callable[[bytes], object] = json.loads
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from sweep.bench.archive import NAME, client_archive
-from sweep.bench.backends import sglang
+from sweep.bench.backends import aiperf, guidellm, sglang, sglang_rust, vllm
 from sweep.bench.backends.backend import MARGIN_S, TrialContext, TrialSpoilt, last_lines
 from sweep.bench.backends.builtin import client_job
 from sweep.bench.backends.client import Asked, Client, columns
@@ -29,7 +29,15 @@ from sweep.inventory import ClientBenchmark
 from sweep.rows import MEASURED, Cell
 from sweep.sglang.redact import redact_text
 
-CLIENTS: Mapping[str, Client] = MappingProxyType({"sglang": sglang.CLIENT})
+CLIENTS: Mapping[str, Client] = MappingProxyType(
+    {
+        "sglang": sglang.CLIENT,
+        "sglang-rust": sglang_rust.CLIENT,
+        "guidellm": guidellm.CLIENT,
+        "vllm": vllm.CLIENT,
+        "aiperf": aiperf.CLIENT,
+    }
+)
 # Statuses of a shell: not executable, not found.
 NOT_THERE = ("126", "127")
 
@@ -194,10 +202,13 @@ def _environment(api_key: str | None) -> bytes:
 
 def _script(client: Client, asked: Asked) -> str:
     ours = f"{shlex.quote(asked.python)} -I {NAME}"
+    links = "".join(
+        f"ln -sfn {shlex.quote(target)} {name}\n" for name, target in client.links(asked).items()
+    )
     move = "" if client.result == client.kept else f"mv -f {client.result} {client.kept}\n"
     return f"""\
 . ./environment
-{ours} before.json server-before.json 2>ours.err || exit
+{links}{ours} before.json server-before.json 2>ours.err || exit
 {shlex.join(client.command(asked))} >client.out 2>client.err
 echo $? >client.status
 {move}{ours} after.json server-after.json 2>>ours.err
