@@ -105,7 +105,7 @@ def compare(before: Analysis, after: Analysis, settings: Settings = ()) -> Compa
     level = LEVEL ** (1 / max(1, len(common)))
     changes = [change for name, old, new in pairs for change in _changes(name, old, new, level)]
     conditions = [one for _, old, new in pairs for one in _conditions(old, new)]
-    notes = [
+    notes = [*_same_twice(pairs)] + [
         f"{side}: {note}" for _, old, new in pairs
         for side, group in (("A", old), ("B", new)) for note in _bearing(group)
     ]  # fmt: skip
@@ -114,6 +114,16 @@ def compare(before: Analysis, after: Analysis, settings: Settings = ()) -> Compa
         tuple(dict.fromkeys([*conditions, *settings])), tuple(dict.fromkeys(notes)),
         _unmatched(before, pairs), _assumed(pairs),
     )  # fmt: skip
+
+
+def _same_twice(pairs: Sequence[Pair]) -> Iterator[str]:
+    """That there is nothing to learn: no two measurements agree in every digit of every trial."""
+    if all(_values(old) == _values(new) for _, old, new in pairs):
+        yield "A and B hold the same trials: this is one run against itself, or against a copy"
+
+
+def _values(group: Group) -> dict[tuple[str, int], tuple[float, ...]]:
+    return {(load.load, cell.steps): cell.values for load in group.loads for cell in load.cells}
 
 
 def _unmatched(before: Analysis, pairs: Sequence[Pair]) -> tuple[str, ...]:
@@ -159,7 +169,7 @@ def _matched(before: Sequence[Group], after: Sequence[Group]) -> list[tuple[Grou
 
 
 def _likeness(old: Group, new: Group) -> tuple[bool, ...]:
-    names = ("model", "gpu", "host", "sglang_version")
+    names = ("model", "gpu", "host", "sglang_version", "dp_size")
     return tuple(getattr(old.conditions, name) == getattr(new.conditions, name) for name in names)
 
 

@@ -130,3 +130,10 @@ def test_what_only_one_has_and_what_differs_is_named() -> None:
 def test_an_empty_side_cannot_be_compared() -> None:
     with pytest.raises(UsageError, match="one of the two has no rows yet"):
         compared(table(TRUTH), table(TRUTH).iloc[:0])
+
+
+def test_a_run_against_itself_is_called_so() -> None:
+    twice = compared(table({0: 100, 1: 150}), table({0: 100, 1: 150}))
+    assert any("the same trials" in line for line in comparison_lines(twice))
+    other = compared(table({0: 100, 1: 150}), table({0: 100, 1: 150}, seed=2))
+    assert not any("the same trials" in line for line in comparison_lines(other))

@@ -6,6 +6,8 @@ import html
 import json
 import re
 import struct
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -176,3 +178,15 @@ def test_files_are_written_whole_or_the_reason_is_said(night: Report, tmp_path: 
     (tmp_path / "file").write_text("")
     with pytest.raises(RunDirectoryError, match="cannot make"):
         night.write(tmp_path / "file" / "place")
+
+
+def test_matplotlib_that_cannot_be_imported_is_no_bug(tmp_path: Path) -> None:
+    (tmp_path / "matplotlib.py").write_text("raise ImportError('made for another Python')\n")
+    code = "from sweep.cli import run_command_line; raise SystemExit(run_command_line(['report']))"
+    make_night(tmp_path / "runs")
+    ended = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True,
+                           text=True, check=False)  # fmt: skip
+    assert ended.returncode == 2
+    assert "plots need matplotlib, which cannot be imported here" in ended.stderr
+    assert "made for another Python" in ended.stderr
+    assert "bug" not in ended.stderr

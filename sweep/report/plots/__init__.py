@@ -11,6 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from sweep.errors import UsageError
+
+try:
+    # With its compiled parts, which may be those of another Python.
+    import matplotlib.figure  # noqa: F401
+except ImportError as error:
+    raise UsageError(
+        f"plots need matplotlib, which cannot be imported here ({error}): "
+        "pip install --force-reinstall matplotlib; `sweep recommend` and `sweep report "
+        "--format csv` do without it"
+    ) from error
+
 from sweep.report.data import Results, Source
 from sweep.report.plots.acceptance import acceptance, capacity
 from sweep.report.plots.canvas import drawn
