@@ -26,7 +26,7 @@ def test_intervals_are_dunnetts(groups: int, size: int) -> None:
     assert dunnett_critical([2**-0.5] * groups, df) == pytest.approx(theirs, rel=0.01)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(1, 10), st.floats(2, 400))
 def test_more_comparisons_need_more_and_never_more_than_bonferroni(count: int, df: float) -> None:
     limit = dunnett_critical([2**-0.5] * count, df)
