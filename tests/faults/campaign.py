@@ -90,7 +90,10 @@ def start_and_strike(fault: Fault, ground: Ground) -> str:
 
 
 def finish(fault: Fault, ground: Ground, seen: set[Key]) -> None:
-    """Wait for the sweep's end, mend what a person would mend, resume until it is done."""
+    """Wait for the sweep's end, mend what a person would mend, resume until it is done.
+
+    What strikes before the host was taken leaves no run to resume: it is started once more.
+    """
     assert ground.process is not None
     if ground.process.returncode is None:
         ground.wait()
@@ -106,7 +109,7 @@ def finish(fault: Fault, ground: Ground, seen: set[Key]) -> None:
         if status not in GO_ON:
             raise NeverError(f"exit status {status}\n{ground.said()}")
         time.sleep(turn)
-        ground.start("resume")
+        ground.start(*(("resume",) if ground.has_run else ("run", "short", *fault.words)))
         ground.wait()
         seen |= records(ground)
     if ground.statuses[-1] != 0:

@@ -163,6 +163,11 @@ class Ground:
         return self.directory / "runs"
 
     @property
+    def has_run(self) -> bool:
+        """Whether any run has begun: there is something to resume."""
+        return any(self.runs.glob("*/plan.json"))
+
+    @property
     def run(self) -> Path:
         """The directory of the run; NeverError while there is none."""
         found = sorted(self.runs.glob("*/plan.json"))

@@ -9,9 +9,13 @@ DROP_IN = "/etc/systemd/system/sglang-sweep.service.d"
 UNIT_FILE = "/run/systemd/system/sglang-sweep.service"
 
 
-def reboot(*, hard: bool) -> Act:
+def reboot(*, hard: bool, noted: bool) -> Act:
+    """Production was started by hand. Until the sweep has `noted` that, its owner has to again."""
+
     def strike(ground: Ground) -> None:
         ground.machine.reboot(hard=hard)
+        if not noted:
+            start_production(ground)
 
     return strike
 
@@ -47,7 +51,7 @@ FAULTS = (
     *(
         Fault(
             f"reboot-{'hard' if hard else 'soft'}-at-{stage.replace(' ', '-')}",
-            stage, reboot(hard=hard), later_s=0.3,
+            stage, reboot(hard=hard, noted=stage != "connect"), later_s=0.3,
             short=int((stage, hard) in {("measure", True), ("wait healthy", False)}), long=2,
         )
         for stage in STAGES
