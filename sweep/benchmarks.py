@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
 
-from sweep.limits import MOST_REQUESTS, MOST_TOKENS
+from sweep.limits import MOST_RATE, MOST_REQUESTS, MOST_TOKENS
 from sweep.spec import Count, Seconds, Spec
 
 # What the OpenAI interface allows; SGLang's own takes more, which no answer survives.
@@ -18,7 +18,6 @@ Temperature = Annotated[float, Field(ge=0, le=2)]
 # So many texts come with the tool for each workload: all are asked at every concurrency, so that
 # concurrencies are compared on the same texts.
 LEAST_TEXTS = 40
-MOST_RATE = 10_000.0
 
 
 @dataclass(frozen=True)

@@ -11,3 +11,4 @@ MOST_TRIALS = 1000
 MOST_REQUESTS = 1_000_000
 MOST_TOKENS = 1_000_000  # of one request
 MOST_LAUNCHES = 999
+MOST_RATE = 10_000.0  # requests per second

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sweep.benchmarks import MOST_RATE
 from sweep.cli.options import Options, packaged_example, pass_options
 from sweep.errors import FatalError, UsageError
 from sweep.hints import DEFAULT_INVENTORY, with_inventory
-from sweep.limits import MOST_CONCURRENCY, MOST_TOKENS
+from sweep.limits import MOST_CONCURRENCY, MOST_RATE, MOST_TOKENS
 
 if TYPE_CHECKING:
     from sweep.inventory import HostSpec

@@ -224,7 +224,7 @@ def test_units_that_stop_with_another(units: Units) -> None:
 
 
 def test_a_start_that_was_asked_for_without_waiting(units: Units) -> None:
-    units.service("t-slow.service", "Type=oneshot", "ExecStart=/bin/sleep 0.4")
+    units.service("t-slow.service", "Type=oneshot", "ExecStart=/bin/sleep 2")
     units.ok("systemctl start --no-block t-slow.service")
     assert units.state("t-slow.service") == "activating"
     units.ok("systemctl start t-slow.service")
@@ -272,7 +272,7 @@ def test_a_transient_service_writes_where_it_is_told(units: Units) -> None:
     out = f"{units.place.root}/var/tmp/t-out"
     units.ok(f"rm -f {out}")
     options = "--quiet --collect --unit=t-run --setenv='A=b c' --working-directory=/usr"
-    script = 'pwd; echo "$A $1 %t"; echo bad >&2; sleep 0.5; exit 3'
+    script = 'pwd; echo "$A $1 %t"; echo bad >&2; sleep 3; exit 3'
     units.ok(f"systemd-run {options} -p StandardOutput=file:{out} -p StandardError=inherit "
              f"-- /bin/sh -c '{script.replace('$', '$$')}' sh word")  # fmt: skip
     said = units.run("systemd-run --quiet --unit=t-run true")

@@ -180,7 +180,7 @@ def test_a_take_that_is_refused_keeps_nothing(root: Target) -> None:
 
 @pytest.mark.parametrize(
     ("place", "way"),
-    [("/var/lib", "only this sweep"), ("/etc/systemd/system", "`sweep restore` does it then")],
+    [("/var/lib", "only this sweep"), ("/etc/systemd/system", "`sweep restore")],
 )
 def test_a_host_that_cannot_keep_anything_is_swept_all_the_same(
     root: Target, place: str, way: str
