@@ -58,25 +58,7 @@ class ScriptedHost(ABC):
     def run(self, script: str, *, timeout_s: float = 30, stdin: bytes = b"") -> Result: ...
 
     def put(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
-        parent, name = posixpath.split(path)
-        target, directory = shlex.quote(path), shlex.quote(parent)
-        hidden = shlex.quote(f"{parent}/.{name}.XXXXXX")
-        # A connection that is cut looks like the end of the data, so the size is compared; and
-        # nobody reads what the script says then, which must not end it before it cleans up.
-        script = f"""\
-umask 077
-if [ -d {target} ]; then echo "is a directory" >&2; exit 1; fi
-mkdir -p -- {directory} || exit
-temporary=$(mktemp -- {hidden}) || exit
-trap 'rm -f -- "$temporary"' EXIT
-trap 'exit 1' HUP INT TERM
-trap '' PIPE
-cat >"$temporary" || exit
-size=$(wc -c <"$temporary") || exit
-if [ "$size" -ne {len(data)} ]; then echo "only $size of {len(data)} bytes arrived" >&2; exit 1; fi
-chmod {mode:04o} "$temporary" && mv -f -- "$temporary" {target} || exit
-if command -v restorecon >/dev/null; then restorecon -- {target} || :; fi
-"""
+        script = writing(path, len(data), mode)
         result = self.run(script, timeout_s=FILE_TIMEOUT_S, stdin=data)
         if not result.ok:
             raise HostError(f"{self.name}: cannot write {path}: {words(result)}")
@@ -94,6 +76,32 @@ if command -v restorecon >/dev/null; then restorecon -- {target} || :; fi
     def _command(self, script: str, timeout_s: float) -> str:
         runtime = f"{self.root}/run/user" if self.spec.scope == "user" else None
         return command(script, timeout_s=timeout_s, sudo=self._sudo, user_runtime=runtime)
+
+
+def writing(path: str, size: int, mode: int) -> str:
+    """A script that makes a whole file of its standard input, or nothing; missing directories too.
+
+    Part of a longer script it stands in parentheses of its own.
+    """
+    parent, name = posixpath.split(path)
+    target, directory = shlex.quote(path), shlex.quote(parent)
+    hidden = shlex.quote(f"{parent}/.{name}.XXXXXX")
+    # A connection that is cut looks like the end of the data, so the size is compared; and
+    # nobody reads what the script says then, which must not end it before it cleans up.
+    return f"""\
+umask 077
+if [ -d {target} ]; then echo "is a directory" >&2; exit 1; fi
+mkdir -p -- {directory} || exit
+temporary=$(mktemp -- {hidden}) || exit
+trap 'rm -f -- "$temporary"' EXIT
+trap 'exit 1' HUP INT TERM
+trap '' PIPE
+cat >"$temporary" || exit
+size=$(wc -c <"$temporary") || exit
+if [ "$size" -ne {size} ]; then echo "only $size of {size} bytes arrived" >&2; exit 1; fi
+chmod {mode:04o} "$temporary" && mv -f -- "$temporary" {target} || exit
+if command -v restorecon >/dev/null; then restorecon -- {target} || :; fi
+"""
 
 
 def words(result: Result) -> str:

@@ -18,6 +18,8 @@ from sweep.systemd import Job, JobState, Left, Systemd, UnitState
 
 # More than any result of a client: with less free it may not have been written.
 RESULT_BYTES = 1 << 20
+# A look waits so long for a client's end: how the server and the client are is known as often.
+END_WAIT_S = 1.0
 
 
 class Client(Protocol):
@@ -92,14 +94,12 @@ class HostClient:
         self._job = job
 
     def poll(self) -> tuple[UnitState, JobState]:
-        state = self._systemd.poll(self._job)
+        state = self._systemd.poll_when_ended(self._job, END_WAIT_S)
         assert state.job is not None  # noqa: S101 - it was asked for
         return state, state.job
 
     def outputs(self, names: tuple[str, ...]) -> dict[str, bytes]:
-        jobs = self._systemd.jobs
-        found = {name: jobs.read(self._job, name) for name in names}
-        return {name: data for name, data in found.items() if data is not None}
+        return self._systemd.jobs.files(self._job, names)
 
     def end(self) -> None:
         self._systemd.jobs.forget(self._job)

@@ -27,6 +27,8 @@ from sweep.systemd import Listener, Started, UnitState
 # How often systemd and the server are asked while it starts: well under the half second in which
 # "ready" should be known, and one small script each time.
 HEALTH_POLL_S = 0.3
+# A look waits so long for a server that starts, and comes back the moment it is ready.
+READY_WAIT_S = 2.0
 # journald writes with a delay: this long the scheduler's line may lag behind a healthy server.
 JOURNAL_LAG_S = 5.0
 # Looks further apart than this had a lost connection between them, or nobody who looked: when the
@@ -141,7 +143,8 @@ def wait_healthy(
     silence = LogSilence(session.systemd, started, clock, session.sweep.note)
     while True:
         session.sweep.require_time()
-        state = session.systemd.poll()
+        asked_at = clock.monotonic()
+        state = session.systemd.poll_when_ready(min(READY_WAIT_S, began + limit - asked_at))
         check_alive(session, state, started)
         suspect = _port_is_ours(session, state, suspect)
         health = session.api.health()
@@ -154,7 +157,8 @@ def wait_healthy(
         seen_at, excused = now, blind
         silence.look()
         session.sweep.progress.detail(health.detail if health.status else "not answering yet")
-        clock.sleep(HEALTH_POLL_S)
+        # The look may have waited on the host.
+        clock.sleep(max(0.0, HEALTH_POLL_S - (clock.monotonic() - asked_at)))
 
 
 def _port_is_ours(session: Session, state: UnitState, suspect: Listener | None) -> Listener | None:

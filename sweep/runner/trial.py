@@ -151,6 +151,7 @@ def watch(session: Session, client: Client, job: JobSpec, ready: Ready) -> None:
     deadline = clock.monotonic() + job.timeout_s
     while True:
         session.sweep.require_time()
+        asked_at = clock.monotonic()
         server, state = client.poll()
         check_alive(session, server, ready.started, ready=True)
         if not state.running:
@@ -158,7 +159,8 @@ def watch(session: Session, client: Client, job: JobSpec, ready: Ready) -> None:
         if clock.monotonic() > deadline:
             raise LaunchError("hang", f"the benchmark had no result after {job.timeout_s:.0f} s")
         session.sweep.progress.detail(progress_text(state.progress))
-        clock.sleep(WATCH_POLL_S)
+        # The look may have waited on the host.
+        clock.sleep(max(0.0, WATCH_POLL_S - (clock.monotonic() - asked_at)))
 
 
 def require_survivor(session: Session, ready: Ready) -> None:

@@ -121,7 +121,18 @@ class Systemd:
 
     def poll(self, job: Job | None = None) -> UnitState:
         """How things stand, of a benchmark client too; renews the dead-man timer."""
-        state = self._hold.watch.poll(job)
+        return self._heard(self._hold.watch.poll(job))
+
+    def poll_when_ready(self, within_s: float) -> UnitState:
+        """As `poll`, once the server that was seen starting seems ready or has ended; else after
+        that time, or at once where the host cannot wait for it."""
+        return self._heard(self._hold.watch.poll_when_ready(within_s))
+
+    def poll_when_ended(self, job: Job, within_s: float) -> UnitState:
+        """As `poll`, once the client that was seen running has ended; else likewise."""
+        return self._heard(self._hold.watch.poll_when_ended(job, within_s))
+
+    def _heard(self, state: UnitState) -> UnitState:
         if state.boot_id == self.facts.boot_id:
             self._heard_at = self._clock.now()
         return state
@@ -241,12 +252,17 @@ class Held:
         self.jobs = Jobs(site, hold)
 
     def install(self, unit: RenderedUnit, secrets: SecretFiles, facts: HostFacts) -> None:
-        if self._service.is_up():
+        while not self._installed(unit, secrets):
             self.stop()
+        self.use(unit, facts)
+
+    def _installed(self, unit: RenderedUnit, secrets: SecretFiles) -> bool:
+        """Put the unit in place, unless something of an earlier launch is up."""
         with full_disk_as_launch_error():
             stops = self._service.install(unit, secrets)
-            self.record = extend(self._site, self.record, stops)
-        self.use(unit, facts)
+            if stops is not None:
+                self.record = extend(self._site, self.record, stops)
+        return stops is not None
 
     def standing(self, secrets: SecretFiles) -> Standing | None:
         return self._service.standing(secrets)

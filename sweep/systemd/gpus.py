@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sweep.errors import LaunchError
+from sweep.host.script import sections
 from sweep.systemd.processes import describe
 from sweep.systemd.site import Site, text
 
@@ -124,14 +125,20 @@ class GpuMemory:
         clock = self._site.clock
         until = clock.monotonic() + deadline_s
         limits = {uuid: mib for uuid, mib in before.items() if uuid in uuids}
-        stable = 0
-        while limits and stable < STABLE_READINGS:
-            held = above(self.read(), limits)
-            stable = 0 if held else stable + 1
-            if held and clock.monotonic() >= until:
+        while limits:
+            held = next(filter(None, (above(one, limits) for one in self._readings())), None)
+            if not held:
+                return
+            if clock.monotonic() >= until:
                 raise LaunchError("gpu_busy", self._busy(held, limits, deadline_s))
-            if stable < STABLE_READINGS:
-                clock.sleep(INTERVAL_S)
+            clock.sleep(INTERVAL_S)
+
+    def _readings(self) -> list[tuple[Gpu, ...]]:
+        """As many readings as have to be alike, one after the other."""
+        wait = f"sleep {INTERVAL_S} 2>/dev/null || sleep 1"
+        between = f"\n{wait}\n"
+        script = between.join(f"echo @@{number}; {QUERY}" for number in range(STABLE_READINGS))
+        return [parse(one) for one in sections(self._site.run(script).stdout).values()]
 
     def _busy(self, held: Sequence[Gpu], limits: Mapping[str, int], waited_s: float) -> str:
         cards = ", ".join(

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from sweep.errors import HostError
+from sweep.host.scripted import FILE_TIMEOUT_S, words
 from sweep.systemd.deadman import Hold
 from sweep.systemd.lock import ACTIVE
 from sweep.systemd.paths import is_name, require_name
@@ -22,6 +24,7 @@ from sweep.systemd.site import KNOW_HOME, Site, properties, quote, text
 from sweep.systemd.state import JobState
 
 _STOP_S = 10
+_START_TIMEOUT_S = 300.0  # its files come over a slow connection, too
 _STOPPED = 128 + 15  # a shell's status of what SIGTERM ended
 
 
@@ -74,18 +77,20 @@ class Jobs:
         job = self.job(name, progress)
         doing = f"start the benchmark client {name}"
         with full_disk_as_launch_error():
-            if not self._make(job):
-                return job
-            # One file that the start takes apart: each one alone would be a round trip.
+            # All in one script, which takes the files apart: each one alone would be a round trip.
             parcel = {**files, "run.sh": _command(job, argv)}
-            self._site.host.put(_parcel(job), b"".join(parcel.values()), mode=0o600)
-            answer = self._site.ask(doing, self._start_script(job, user, _unpack(job, parcel)))
+            script = self._start_script(job, user, {name: len(parcel[name]) for name in parcel})
+            answer = self._site.ask(
+                doing, script, timeout_s=_START_TIMEOUT_S, stdin=b"".join(parcel.values())
+            )
         self._hold.require(answer)
         return job
 
     def state(self, job: Job) -> JobState:
-        answer = self._site.ask("look at the benchmark client", job_script(self._site, job))
-        return job_state(answer)
+        show = f"echo @@job; {self._site.systemctl} show -p ActiveState -- {job.unit}"
+        script = f"{show}\n{job_files_script(job)}"
+        answer = self._site.ask("look at the benchmark client", script)
+        return job_state(answer, properties(answer.get("job")))
 
     def left(self) -> tuple[Left, ...]:
         """Every client of this run that has a directory here, whichever process started it."""
@@ -107,7 +112,30 @@ done
 
     def read(self, job: Job, name: str) -> bytes | None:
         """A file of the job's directory; None: it is not there."""
-        return self._site.host.read(f"{job.directory}/{require_name(name)}")
+        return self.files(job, (name,)).get(name)
+
+    def files(self, job: Job, names: Sequence[str]) -> dict[str, bytes]:
+        """Those of the job's files that are there, read in one go."""
+        site = self._site
+        files = " ".join(quote(require_name(name)) for name in names)
+        result = site.run(f"""
+[ -d {quote(job.directory)} ] || exit 0
+cd {quote(job.directory)} || exit
+for file in {files}; do
+  [ -e "$file" ] || continue
+  size=$(wc -c <"$file") || exit
+  echo "$file" $size
+  head -c $size "$file" || exit
+done
+:""", timeout_s=FILE_TIMEOUT_S)  # fmt: skip
+        if not result.ok:
+            raise HostError(f"{site.host.name}: cannot read in {job.directory}: {words(result)}")
+        try:
+            return _parcelled(result.stdout)
+        except ValueError as error:
+            raise HostError(
+                f"{site.host.name}: a file in {job.directory} changed while it was read"
+            ) from error
 
     def stop(self, job: Job) -> None:
         """End the client with all its processes; its files stay."""
@@ -121,18 +149,6 @@ done
             f"rm -rf {quote(job.directory, mark)}"
         )
 
-    def _make(self, job: Job) -> bool:
-        """Make the directory, ours until everything lies in it; False: the job was started."""
-        directory = quote(job.directory)
-        answer = self._site.ask("make the benchmark client's directory", f"""
-{self._hold.guard()}
-if {self._was_started(job)}; then echo @@started; exit 0; fi
-umask 077
-mkdir -p {directory} && : > {quote(f"{self._site.paths.run}/jobs/{job.unit}")}
-""")  # fmt: skip
-        self._hold.require(answer)
-        return "started" not in answer
-
     def _was_started(self, job: Job) -> str:
         """A shell command that succeeds for a client that runs or has ended.
 
@@ -141,19 +157,31 @@ mkdir -p {directory} && : > {quote(f"{self._site.paths.run}/jobs/{job.unit}")}
         show = f"{self._site.systemctl} show -p ActiveState -- {job.unit}"
         return f"{{ {show} | grep -qv =inactive || [ -e {quote(job.directory)}/exit ]; }}"
 
-    def _start_script(self, job: Job, user: str | None, unpack: str) -> str:
+    def _start_script(self, job: Job, user: str | None, sizes: Mapping[str, int]) -> str:
+        """Its files come through standard input, one after the other.
+
+        Run again while the first run is still at it, both make the same files, each whole in one
+        step, and one of them starts the client.
+        """
         site, directory = self._site, quote(job.directory)
         as_user, own = "", ""
         if user is not None and site.spec.scope == "system":
             as_user = f"--property=User={quote(user)}"
-            own = f"chown -R -- {quote(user)} {directory} || exit"
+            own = f'chown -R -- {quote(user)} "$new"/* {directory} || exit'
         return f"""
 {self._hold.guard()}
 if {self._was_started(job)}; then exit 0; fi
-{unpack}
+umask 077
+mkdir -p {directory} && : > {quote(f"{site.paths.run}/jobs/{job.unit}")} || exit
+new=$(mktemp -d {directory}/.new.XXXXXX) || exit
+trap 'rm -rf -- "$new"' EXIT
+trap 'exit 1' HUP INT TERM
+{_unpack(sizes)}
 {own}
+mv -f -- "$new"/* {directory}/ || exit
 {site.systemd_run} --unit={job.unit} --property=TimeoutStopSec={_STOP_S} {as_user} \\
-  --description={quote(f"sweep: benchmark client {job.name}")} /bin/sh {directory}/run.sh
+  --description={quote(f"sweep: benchmark client {job.name}")} /bin/sh {directory}/run.sh \\
+  || {self._was_started(job)}
 """
 
 
@@ -174,18 +202,35 @@ exit $status
 """.encode()
 
 
-def _parcel(job: Job) -> str:
-    return f"{job.directory}/parcel"
+def _unpack(sizes: Mapping[str, int]) -> str:
+    """The lines that make files of so many bytes, one after the other, of standard input.
+
+    A connection that is cut looks like its end, so the size of it all is compared.
+    """
+    begin, lines = 0, []
+    for name, size in sizes.items():
+        file = f'"$new"/{quote(require_name(name))}'
+        lines.append(f'tail -c +{begin + 1} "$parcel" | head -c {size} >{file} || exit')
+        begin += size
+    return "\n".join((
+        "parcel=$new/.parcel",
+        'cat >"$parcel" || exit',
+        'arrived=$(wc -c <"$parcel") || exit',
+        f'if [ "$arrived" -ne {begin} ]; then',
+        f'  echo "only $arrived of {begin} bytes arrived" >&2; exit 1',
+        "fi",
+        *lines,
+    ))  # fmt: skip
 
 
-def _unpack(job: Job, files: Mapping[str, bytes]) -> str:
-    """The lines that make the files of the parcel, which lies there until all of them are there."""
-    parcel, begin, lines = quote(_parcel(job)), 0, []
-    for name, content in files.items():
-        file = quote(f"{job.directory}/{require_name(name)}")
-        lines.append(f"  tail -c +{begin + 1} {parcel} | head -c {len(content)} >{file} || exit")
-        begin += len(content)
-    return "\n".join(("umask 077", f"if [ -e {parcel} ]; then", *lines, f"  rm -f {parcel}", "fi"))
+def _parcelled(data: bytes) -> dict[str, bytes]:
+    """Files one after the other, each after a line with its name and size; else ValueError."""
+    found = {}
+    while data:
+        line, _, rest = data.partition(b"\n")
+        name, size = line.decode().split()
+        found[name], data = rest[: int(size)], rest[int(size) :]
+    return found
 
 
 def _left(name: str, shown: Mapping[str, str]) -> Left:
@@ -199,22 +244,21 @@ def _left(name: str, shown: Mapping[str, str]) -> Left:
     )
 
 
-def job_script(site: Site, job: Job) -> str:
-    """The sections job, exit and progress: part of a poll."""
+def job_files_script(job: Job) -> str:
+    """The sections exit and progress: part of a poll, after the unit was looked at.
+
+    In this order: a unit that is gone has written its status by then.
+    """
     directory = quote(job.directory)
     return f"""
-echo @@job; {site.systemctl} show -p ActiveState -- {job.unit}
-echo @@exit; cat {directory}/exit 2>/dev/null
+echo @@exit; status=; {{ read -r status < {directory}/exit; }} 2>/dev/null; echo "$status"
 echo @@progress; tail -c 400 {directory}/{job.progress} 2>/dev/null; echo
 """
 
 
-def job_state(answer: Mapping[str, bytes]) -> JobState:
-    """The sections of `job_script` as a value.
-
-    The unit is looked at before the file: a unit that is gone has written its status by then.
-    """
-    active = properties(answer.get("job")).get("ActiveState", "")
+def job_state(answer: Mapping[str, bytes], shown: Mapping[str, str]) -> JobState:
+    """A client's unit as it was shown, and after it the sections of `job_files_script`."""
+    active = shown.get("ActiveState", "")
     status = text(answer.get("exit"))
     lines = text(answer.get("progress")).replace("\r", "\n").split("\n")
     running = not status and active in (*ACTIVE, "deactivating")

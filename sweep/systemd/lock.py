@@ -90,7 +90,8 @@ def holds(paths: Paths) -> str:
 
 def holds_exactly(paths: Paths, line: bytes) -> str:
     """A shell command that succeeds while the lock is this process's own."""
-    return f"grep -qsxF {quote(line.decode())} {quote(paths.lock)}"
+    read = f"holder=; read -r holder < {quote(paths.lock)}"
+    return f'{{ {read}; [ "$holder" = {quote(line.decode())} ]; }} 2>/dev/null'
 
 
 def release(site: Site) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from sweep.errors import HostRefused, HostTaken, LaunchError
+from sweep.host.scripted import writing
 from sweep.host.verbs import TIMED_OUT
 from sweep.systemd.deadman import Hold
 from sweep.systemd.lock import ACTIVE
@@ -19,6 +20,7 @@ from sweep.systemd.state import Listener, UnitState, listeners, port_script
 from sweep.unit import RenderedUnit, SecretFiles
 
 _START_TIMEOUT_S = 120.0
+_END_WAIT_S = 2
 
 
 @dataclass(frozen=True)
@@ -49,16 +51,6 @@ class Service:
         self._hold = hold
         self._secrets: SecretFiles | None = None
 
-    def is_up(self) -> bool:
-        """Is anything of our unit left from an earlier launch? Raises HostTaken."""
-        site = self._site
-        answer = site.ask("look at our unit", f"""
-{self._hold.guard()}
-echo @@unit; {site.systemctl} show -p ActiveState -- {quote(site.paths.unit)}
-""")  # fmt: skip
-        self._hold.require(answer)
-        return properties(answer["unit"])["ActiveState"] not in ("inactive", "failed")
-
     def standing(self, secret_files: SecretFiles) -> Standing | None:
         """What an earlier process of this run started here and left running; None: nothing.
 
@@ -87,33 +79,55 @@ echo @@mark; cat {quote(paths.start_mark)} 2>/dev/null
         content = self._site.host.read(path)
         return content is not None and hashlib.sha256(content).hexdigest() == sha256
 
-    def install(self, unit: RenderedUnit, secret_files: SecretFiles) -> tuple[str, ...]:
+    def install(self, unit: RenderedUnit, secret_files: SecretFiles) -> tuple[str, ...] | None:
         """Put the unit and its secrets in place; the units that starting it would stop.
 
-        Raises LaunchError exec_failed when systemd does not take the unit; HostRefused when
-        somebody's drop-in would change it.
+        None, and nothing is changed: something of an earlier launch is up. Raises HostTaken;
+        LaunchError exec_failed when systemd does not take the unit; HostRefused when somebody's
+        drop-in would change it.
         """
         site, paths = self._site, self._site.paths
         if unit.name != paths.unit:
             raise ValueError(f"rendered for {unit.name}, this host's unit is {paths.unit}")
-        site.host.put(paths.unit_file, unit.text.encode(), mode=0o644)
-        self._put_secrets(secret_files)
-        answer = site.ask("load our unit", f"""
-{self._hold.guard()}
+        if secret_files != self._secrets:
+            if self._is_up():
+                return None
+            self._put_secrets(secret_files)
+        content = unit.text.encode()
+        answer = site.ask("install our unit", f"""
+{self._unless_up()}
+( {writing(paths.unit_file, len(content), 0o644)} ) || exit
 {self._own_secrets()}
 printf '%s\\n' {quote(unit.name, unit.sha256)} > {quote(paths.claim)} || exit
 {site.systemctl} daemon-reload || exit
 echo @@unit
 {site.systemctl} show -p LoadState -p LoadError -p FragmentPath -p Conflicts -p DropInPaths \\
   -- {paths.unit}
-""")  # fmt: skip
+""", stdin=content)  # fmt: skip
         self._hold.require(answer)
+        if "up" in answer:
+            return None
         shown = properties(answer["unit"])
         if shown["LoadState"] != "loaded" or shown["FragmentPath"] != paths.unit_file:
             why = shown.get("LoadError") or f"{shown['LoadState']} from {shown['FragmentPath']}"
             raise LaunchError("exec_failed", f"systemd does not load {paths.unit}: {why}")
         self._require_unchanged(shown.get("DropInPaths", ""))
         return tuple(name for name in names(shown["Conflicts"]) if name != "shutdown.target")
+
+    def _is_up(self) -> bool:
+        answer = self._site.ask("look at our unit", self._unless_up())
+        self._hold.require(answer)
+        return "up" in answer
+
+    def _unless_up(self) -> str:
+        """The head of a script that must not touch what a server that runs was started from."""
+        return f"""
+{self._hold.guard()}
+case $({self._site.systemctl} show -p ActiveState -- {quote(self._site.paths.unit)}) in
+  *=inactive | *=failed) ;;
+  *) echo @@up; exit 0 ;;
+esac
+"""
 
     def start(self) -> Started:
         """Start the unit once, though the connection may break meanwhile.
@@ -153,26 +167,23 @@ echo @@unit
             raise LaunchError("exec_failed", f"systemd did not start {site.paths.unit}: {why}")
         return Started(shown["InvocationID"], started_at)
 
-    def request_stop(self) -> str:
-        """Ask systemd to stop the unit and the run's benchmark clients; do not wait for the unit.
-
-        Returns the time it gives the unit, in systemd's words.
-        """
+    def stopping(self) -> str:
+        """Shell lines that stop the run's benchmark clients, and ask systemd to stop the unit."""
         site, paths = self._site, self._site.paths
-        answer = site.ask("stop our unit", f"""
+        return f"""
 for job in {quote(paths.run)}/jobs/*; do
   [ -e "$job" ] && {site.systemctl} stop "${{job##*/}}" 2>/dev/null
 done
 {site.systemctl} stop --no-block {quote(paths.unit)} 2>/dev/null
-echo @@unit; {site.systemctl} show -p TimeoutStopUSec -- {quote(paths.unit)}
-""")  # fmt: skip
-        return properties(answer["unit"]).get("TimeoutStopUSec", "")
+"""
 
-    def reset_failed(self) -> None:
-        """After a stop that we asked for, failed means nothing: SGLang may end by SIGKILL."""
-        self._site.run(
-            f"{self._site.systemctl} reset-failed {quote(self._site.paths.unit)} 2>/dev/null; :"
-        )
+    def awaiting_end(self) -> str:
+        """Shell lines that wait for the end of a unit that is being stopped, for a moment."""
+        stop = f"timeout {_END_WAIT_S} {self._site.systemctl} stop {quote(self._site.paths.unit)}"
+        return f"""
+( {self._hold.guard()}
+command -v timeout && {stop} ) >/dev/null 2>&1
+"""
 
     def left_over(self, state: UnitState, waited_s: float) -> str:
         """What of our unit did not end, for a message."""
@@ -194,8 +205,6 @@ echo @@unit; {site.systemctl} show -p TimeoutStopUSec -- {quote(paths.unit)}
 
     def _put_secrets(self, files: SecretFiles) -> None:
         """The same for every launch of a run, so sent once."""
-        if files == self._secrets:
-            return
         for path, content in self._secret_files(files):
             if content is not None:
                 self._site.host.put(path, content, mode=0o600)
@@ -225,7 +234,7 @@ echo @@unit; {site.systemctl} show -p TimeoutStopUSec -- {quote(paths.unit)}
         return f"""
 {self._hold.guard()}
 show() {{ {site.systemctl} show -p InvocationID -p ActiveState -p MainPID -- {unit}; }}
-invocation() {{ show | sed -n 's/^InvocationID=//p'; }}
+invocation() {{ {site.systemctl} show -p InvocationID --value -- {unit}; }}
 now=$(invocation)
 read -r token since before < {mark} 2>/dev/null
 if [ "${{token-}}" != {token} ] || [ -z "$now" ] || [ "$now" = "${{before-}}" ]; then
@@ -245,8 +254,9 @@ if [ "${{token-}}" != {token} ] || [ -z "$now" ] || [ "$now" = "${{before-}}" ];
   esac
 fi
 shown=$(show) || exit
-now=$(printf '%s\\n' "$shown" | sed -n 's/^InvocationID=//p')
-[ -z "$now" ] || [ -n "$(sed -n 2p {mark})" ] || echo "$now" >> {mark}
+now=${{shown#*InvocationID=}}; now=${{now%%[!0-9a-f]*}}
+noted=; {{ read -r first; read -r noted; }} < {mark}
+[ -z "$now" ] || [ -n "$noted" ] || echo "$now" >> {mark}
 echo @@said; printf '%s\\n' "${{said-}}"
 echo @@unit; printf '%s\\n' "$shown"
 """

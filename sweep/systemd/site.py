@@ -18,6 +18,7 @@ from sweep.systemd.paths import Paths
 # A script of ours does a handful of small things; what takes longer is polled for.
 SCRIPT_TIMEOUT_S = 60.0
 ASK_AGAIN_S = 1.0
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
 # systemd gives root's own services no HOME; a person's command counts on it.
 KNOW_HOME = ': "${HOME:=$(eval "echo ~$(id -un)")}"; export HOME'
 
@@ -68,7 +69,7 @@ class Site:
     @property
     def boot_id(self) -> str:
         """A shell command that prints the host's boot id."""
-        return f"cat {quote(self.host.root)}/proc/sys/kernel/random/boot_id"
+        return f"cat {quote(f'{self.host.root}{BOOT_ID}')}"
 
     def run(
         self, script: str, *, timeout_s: float = SCRIPT_TIMEOUT_S, stdin: bytes = b""

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from sweep.systemd.deadman import DeadMan
 from sweep.systemd.lock import ACTIVE
-from sweep.systemd.site import Site, blocks, quote, text
+from sweep.systemd.site import BOOT_ID, Site, blocks, quote, text
 
 UNIT_PROPERTIES = (
     "Id", "LoadState", "ActiveState", "SubState", "Result", "ExecMainCode", "ExecMainStatus",
-    "InvocationID", "NRestarts", "MainPID", "ControlGroup",
+    "InvocationID", "NRestarts", "MainPID", "ControlGroup", "TimeoutStopUSec",
 )  # fmt: skip
 
 # waitid(2)'s CLD_ numbers, as ExecMainCode has them.
@@ -56,6 +56,7 @@ class UnitState:
     production_active    production units that somebody started
     deadman              fired: the host gave itself back; gone: the host is not ours any more
     job                  the benchmark client that was asked about
+    stop_timeout         how long systemd lets the unit take to stop, in its words
     """
 
     active: str
@@ -73,6 +74,7 @@ class UnitState:
     boot_id: str
     deadman: DeadMan
     job: JobState | None = None
+    stop_timeout: str = ""
 
     @property
     def running(self) -> bool:
@@ -88,7 +90,8 @@ def look_script(site: Site, control_group: str, others: Sequence[str]) -> str:
     """The sections unit, cgroup, port and boot. `others` are units shown after ours.
 
     `control_group` is where the unit was seen last: systemd forgets it when the unit ends, though
-    a process may be left in it.
+    a process may be left in it. What the shell can do itself costs the host no process: a look is
+    taken twice a second, beside a trial too.
     """
     shown = " ".join(f"-p {name}" for name in UNIT_PROPERTIES)
     units = quote(site.paths.unit, *others)
@@ -99,7 +102,14 @@ def look_script(site: Site, control_group: str, others: Sequence[str]) -> str:
 echo @@unit
 shown=$({site.systemctl} show {shown} -- {units}) || exit
 printf '%s\\n' "$shown"
-group=$(printf '%s\\n' "$shown" | sed -n '/^ControlGroup=/{{s///p;q;}}')
+newline='
+'
+of_ours() {{
+  value=${{shown#*"$newline$1="}}
+  [ "$value" != "$shown" ] || value=${{shown#"$1="}}
+  value=${{value%%"$newline"*}}
+}}
+of_ours ControlGroup; group=$value
 echo @@cgroup
 seen={quote(control_group)}
 for root in {roots}; do
@@ -108,7 +118,17 @@ for root in {roots}; do
   find "$directory" -name cgroup.procs -exec cat {{}} + 2>/dev/null
 done
 echo @@port; {port_script(site)}
-echo @@boot; {site.boot_id}
+echo @@boot; read -r boot < {quote(f"{site.host.root}{BOOT_ID}")} && echo "$boot"
+"""
+
+
+def reset_failed(site: Site) -> str:
+    """Lines after those of `look_script`: after a stop that we asked for, failed means nothing.
+    SGLang may end by SIGKILL."""
+    reset = f"{site.systemctl} reset-failed {quote(site.paths.unit)} 2>/dev/null"
+    return f"""
+of_ours ActiveState
+if [ "$value" = failed ]; then {reset}; fi
 """
 
 
@@ -154,6 +174,7 @@ def unit_state(
         boot_id=text(answer.get("boot")),
         deadman=deadman,
         job=job,
+        stop_timeout=shown.get("TimeoutStopUSec", ""),
     )
 
 

@@ -9,6 +9,7 @@ from sweep.errors import LaunchError
 from sweep.systemd.gpus import GpuMemory
 from sweep.systemd.service import Service
 from sweep.systemd.site import Site
+from sweep.systemd.state import reset_failed
 from sweep.systemd.watch import Watch
 
 _INTERVAL_S = 0.25
@@ -37,10 +38,13 @@ class Stopping:
         """
         clock = self._site.clock
         began = clock.monotonic()
-        limit = span_s(self._service.request_stop()) + _KILL_MARGIN_S
         ended_at: float | None = None
+        waiting = self._service.awaiting_end()
+        before_look, after_look = self._service.stopping() + waiting, reset_failed(self._site)
         while True:
-            state = self._watch.poll()
+            state = self._watch.poll(before=before_look, after=after_look)
+            before_look = waiting
+            limit = span_s(state.stop_timeout) + _KILL_MARGIN_S
             now = clock.monotonic()
             if not state.ended and now - began > limit:
                 raise LaunchError("hang", self._service.left_over(state, now - began))
@@ -51,7 +55,6 @@ class Stopping:
                 if now - ended_at > _PORT_S:
                     raise LaunchError("port_in_use", self._service.port_owner(state.listeners))
             clock.sleep(_INTERVAL_S)
-        self._service.reset_failed()
         cards = tuple(before) if uuids is None else uuids
         self._memory.wait_until_free(cards, before, _GPU_S)
         return clock.monotonic() - began

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from sweep.errors import LaunchError
@@ -31,6 +33,8 @@ def test_a_client_runs_beside_the_server_and_its_files_wait(target: Target) -> N
         assert systemd.jobs.read(job, "result.json") == b'{"twice": 42}'
         assert systemd.jobs.read(job, "stdout") == f"{words}\n".encode()
         assert systemd.jobs.read(job, "other") is None
+        found = systemd.jobs.files(job, ("other", "result.json", "job.json"))
+        assert found == {"result.json": b'{"twice": 42}', "job.json": b'{"n": 21}'}
         assert target.sh(f"stat -c %a {job.directory}").strip() == "700"
 
         again = systemd.jobs.start("p-1-t1-a1", ["false"], {"job.json": b""})
@@ -39,6 +43,35 @@ def test_a_client_runs_beside_the_server_and_its_files_wait(target: Target) -> N
         assert systemd.jobs.read(job, "job.json") == b'{"n": 21}'
         systemd.jobs.forget(job)
         assert systemd.jobs.read(job, "result.json") is None
+
+
+def test_a_client_that_is_started_several_times_at_once_runs_once(target: Target) -> None:
+    """As when the connection breaks while its start is at work still, and the script runs again."""
+    with taken(target) as systemd, ThreadPoolExecutor(4) as threads:
+        script = "echo once >> count; wc -c < data; until [ -e go ]; do sleep 0.1; done"
+        words = ["sh", "-c", script]
+        files = {"data": b"x" * 100_000}
+        starts = [threads.submit(systemd.jobs.start, "j", words, files) for _ in range(4)]
+        (job,) = {start.result() for start in starts}
+        target.sh(f": > {job.directory}/go")
+        assert ended(systemd, job).exit_status == 0
+        assert systemd.jobs.read(job, "count") == b"once\n"
+        assert systemd.jobs.read(job, "stdout") == b"100000\n"
+        assert target.sh(f"ls -A {job.directory} | grep -c '^[.]'; :").strip() == "0"
+        systemd.jobs.forget(job)
+
+
+def test_a_look_comes_when_a_client_has_ended(target: Target) -> None:
+    with taken(target) as systemd, ThreadPoolExecutor(1) as beside:
+        systemd.install(rendered(target, "/bin/sleep 600"), NO_SECRETS)
+        systemd.start()
+        script = "until [ -e go ]; do sleep 0.1; done; echo whole >&2; exit 3"
+        job = systemd.jobs.start("j", ["sh", "-c", script], {})
+        assert systemd.poll(job).job == JobState(True, None, "")
+        look = beside.submit(systemd.poll_when_ended, job, 50)
+        target.sh(f": > {job.directory}/go")
+        assert look.result().job == JobState(False, 3, "whole")
+        systemd.jobs.forget(job)
 
 
 def test_how_a_client_ended(target: Target) -> None:

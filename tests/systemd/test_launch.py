@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from sweep.errors import HostTaken, LaunchError
@@ -54,6 +56,29 @@ def test_a_server_is_started_seen_and_stopped(target: Target) -> None:
         systemd.stop()
         state = systemd.poll()
         assert (state.active, state.cgroup_pids, state.listeners) == ("inactive", frozenset(), ())
+
+
+def test_a_look_comes_when_a_server_is_ready(target: Target) -> None:
+    with taken(target) as systemd, ThreadPoolExecutor(1) as beside:
+        go = f"{systemd.site.paths.work}/go"
+        server = f"until [ -e {go} ]; do sleep 0.1; done; exec {http_server(target.port)}"
+        launch(systemd, target, f"/bin/sh -c '{server}'")
+        assert not systemd.poll().listeners
+        look = beside.submit(systemd.poll_when_ready, 50)
+        target.sh(f": > {go}")
+        assert look.result().listeners
+        target.sh(f"rm {go}")
+
+
+def test_a_look_comes_when_a_server_that_starts_has_ended(target: Target) -> None:
+    with taken(target) as systemd, ThreadPoolExecutor(1) as beside:
+        go = f"{systemd.site.paths.work}/go"
+        launch(systemd, target, f"/bin/sh -c 'until [ -e {go} ]; do sleep 0.1; done; exit 3'")
+        assert systemd.poll().running
+        look = beside.submit(systemd.poll_when_ready, 50)
+        target.sh(f": > {go}")
+        assert look.result().exit_status == 3
+        target.sh(f"rm {go}")
 
 
 ENDS = [
