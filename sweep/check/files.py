@@ -135,7 +135,8 @@ def _file(about: About, user: str, line: str) -> Iterator[Finding]:
 def _is_needed(about: About, label: str) -> bool:
     """Whether SGLang itself opens it, here and not in a container."""
     name = module(about) or ""
-    return name.startswith("sglang") and label in MODELS and about.sees_what_we_see
+    itself = name.startswith("sglang") and about.sees_what_we_see
+    return itself and label in MODELS and about.is_everywhere(label)
 
 
 def _caches(user: str, text: str) -> Iterator[Finding]:

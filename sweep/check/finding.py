@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from sweep.inventory import HostSpec
-from sweep.plan import Plan
+from sweep.inventory import FlagValue, HostSpec
+from sweep.plan import Launch, Plan
+from sweep.sglang.flags import is_speculative
 from sweep.systemd.paths import Paths
 from sweep.systemd.site import text
 
@@ -60,6 +61,19 @@ class About:
         """Whether the server finds files and users where our scripts do: no root, mount or user of
         its own."""
         return not any(_ITS_OWN.match(name) for name in self.spec.server.unit)
+
+    def given(self, launch: Launch) -> tuple[tuple[str, FlagValue], ...]:
+        """The flags that a launch really gives: of a switch that is off, or of speculation without
+        steps, none."""
+        return tuple(
+            (name, value)
+            for name, value in launch.config.args
+            if value is not False and (launch.config.steps or not is_speculative(name))
+        )
+
+    def is_everywhere(self, flag: str) -> bool:
+        """Whether no launch does without it."""
+        return all(flag in dict(self.given(launch)) for launch in self.plan.launches)
 
     @property
     def systemctl(self) -> str:

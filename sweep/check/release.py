@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from sweep.check.finding import About, Finding
 from sweep.sglang.choices import chosen, some_choices, unknown_values
-from sweep.sglang.flags import NEWEST, field_of, is_speculative
+from sweep.sglang.flags import NEWEST, field_of
 
 # SGLang reads secret flags from a file given with --config (0.5.3.post3 has it, 0.5.1 not).
 CONFIG_SINCE = (0, 5, 3)
@@ -77,14 +77,7 @@ def _values_asked(about: About) -> list[str]:
 
 def _given(about: About) -> list[str]:
     """Every flag that a launch of the sweep gives; those of a switch that is off are not given."""
-    return sorted(
-        {
-            name
-            for launch in about.plan.launches
-            for name, value in launch.config.args
-            if value is not False and (launch.config.steps or not is_speculative(name))
-        }
-    )
+    return sorted({name for launch in about.plan.launches for name, _ in about.given(launch)})
 
 
 def findings(about: About, module: str, answer: str) -> Iterator[Finding]:
@@ -135,7 +128,7 @@ def _missing(about: About, version: str, name: str, value: str | None = None) ->
     return Finding(
         "problem", "flags", f"SGLang {version} there has no --{name} and would end with exit 2",
         f"use a newer SGLang, or remove {name} from hosts.{about.host}.server.args or params",
-        hopeless=True,
+        hopeless=about.is_everywhere(name),
     )  # fmt: skip
 
 

@@ -188,7 +188,8 @@ def test_what_lets_no_launch_succeed(
     changed: dict[str, str], given: dict[str, Any], *, hopeless: bool
 ) -> None:
     answer = make_answer(**{**GOOD_SERVER, **changed})
-    found = list(server.findings(make_about(given), make_identity(), answer))
+    about = make_about(given, {"uno-lora-path": "/x", "speculative-num-steps": 2})
+    found = list(server.findings(about, make_identity(), answer))
     assert any(one.hopeless for one in found) == hopeless, found
     assert all(one.level == "problem" for one in found if one.hopeless)
 
@@ -203,10 +204,26 @@ def test_what_lets_no_launch_succeed(
 def test_a_model_that_is_not_there_is_hopeless_where_sglang_runs_on_the_host_itself(
     command: tuple[str, ...], *, hopeless: bool
 ) -> None:
-    about = make_about({"command": command})
+    about = make_about({"command": command}, {"model-path": "/models/m"})
     answer = make_answer(files="model-path\t/models/m\tmissing")
     (found,) = (f for f in files.findings(about, make_identity(), answer) if f.level == "problem")
     assert found.hopeless == hopeless
+
+
+def test_a_draft_model_that_is_not_there_leaves_the_launch_without_speculation() -> None:
+    about = make_about(None, {"speculative-draft-model-path": "/models/d"})
+    answer = make_answer(files="speculative-draft-model-path\t/models/d\tmissing")
+    for steps, hopeless in (((0, 2), False), ((2, 3), True)):
+        (launch,) = about.plan.launches
+        configs = [
+            replace(launch.config, args=(*launch.config.args, ("speculative-num-steps", number)))
+            for number in steps
+        ]
+        launches = tuple(replace(launch, config=config) for config in configs)
+        some = replace(about, plan=replace(about.plan, launches=launches))
+        found = [one for one in files.findings(some, make_identity(), answer)
+                 if one.level == "problem"]  # fmt: skip
+        assert [one.hopeless for one in found] == [hopeless]
 
 
 def test_values_that_the_host_s_sglang_does_not_seem_to_take_are_warnings() -> None:
