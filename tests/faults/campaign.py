@@ -95,7 +95,8 @@ def finish(fault: Fault, ground: Ground, seen: set[Key]) -> None:
     What strikes before the host was taken leaves no run to resume: it is started once more.
     """
     assert ground.process is not None
-    if ground.process.returncode is None:
+    # A sweep may have been through before the fault came to it.
+    if ground.process.returncode is None or not ground.statuses:
         ground.wait()
     seen |= records(ground)
     alone = fault.alone if fault.alone is not None else ground.statuses[-1] != -signal.SIGKILL
