@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 
-from sweep.bench.backends.client import Asked, Client, Files, Place, Words, program
+from sweep.bench.backends.client import Asked, Client, Files, Place, Words, json_lines, program
 from sweep.inventory import ClientBenchmark
 
 TOKENIZER = "tokenizer"
@@ -66,8 +66,7 @@ def links(asked: Asked) -> dict[str, str]:
 
 
 def files(asked: Asked) -> Files:
-    lines = [json.dumps({"text": prompt}) for prompt in asked.prompts]
-    return {"prompts.jsonl": "\n".join(lines).encode() + b"\n"}
+    return {"prompts.jsonl": json_lines(asked.prompts, "text")}
 
 
 CLIENT = Client(

@@ -61,6 +61,11 @@ def program(spec: ClientBenchmark) -> str:
     return spec.program or spec.kind
 
 
+def json_lines(prompts: Words, key: str) -> bytes:
+    """A dataset of one prompt a line, each an object with this key."""
+    return b"".join(json.dumps({key: prompt}).encode() + b"\n" for prompt in prompts)
+
+
 def columns(document: object, places: Mapping[str, Place]) -> tuple[dict[str, Cell], list[str]]:
     """The columns as far as the document has them, and the places at which it has no number.
 

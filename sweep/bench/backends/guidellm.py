@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from sweep.bench.backends.client import Asked, Client, Files, Place, Words, program
+from sweep.bench.backends.client import Asked, Client, Files, Place, Words, json_lines, program
 from sweep.inventory import ClientBenchmark
 
 SCENARIO = "scenario.json"
@@ -52,9 +52,8 @@ def command(asked: Asked) -> Words:
 
 
 def files(asked: Asked) -> Files:
-    lines = [json.dumps({"prompt": prompt}) for prompt in asked.prompts]
     scenario = json.dumps({"spec": _scenario(asked)})
-    return {SCENARIO: scenario.encode(), "prompts.jsonl": "\n".join(lines).encode() + b"\n"}
+    return {SCENARIO: scenario.encode(), "prompts.jsonl": json_lines(asked.prompts, "prompt")}
 
 
 def _scenario(asked: Asked) -> dict[str, Any]:

@@ -7,9 +7,7 @@ usage that the server tells.
 
 from __future__ import annotations
 
-import json
-
-from sweep.bench.backends.client import Asked, Client, Files, Place, Words, program
+from sweep.bench.backends.client import Asked, Client, Files, Place, Words, json_lines, program
 from sweep.inventory import ClientBenchmark
 
 SPREAD = (("mean", "mean"), ("p50", "median"), ("p90", "p90"), ("p99", "p99"))
@@ -51,8 +49,7 @@ def command(asked: Asked) -> Words:
 
 
 def files(asked: Asked) -> Files:
-    lines = [json.dumps({"prompt": prompt}) for prompt in asked.prompts]
-    return {"prompts.jsonl": "\n".join(lines).encode() + b"\n"}
+    return {"prompts.jsonl": json_lines(asked.prompts, "prompt")}
 
 
 CLIENT = Client(
