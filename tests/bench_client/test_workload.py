@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,6 @@ from sweep.bench.workload import (
     CHAT,
     COMPLETIONS,
     NATIVE,
-    Body,
     Workload,
     workload_of,
 )
@@ -25,11 +25,11 @@ from sweep.workloads import Conversation, Turn, read_file
 SYNTHETIC = SyntheticWorkload(input_tokens=50, output_tokens=20)
 
 
-def bodies(concurrency: int, model: str = "m", **settings: object) -> list[Body]:
+def bodies(concurrency: int, model: str = "m", **settings: object) -> list[dict[str, Any]]:
     return workload_of(BuiltinBenchmark(**settings)).bodies(model, concurrency)
 
 
-def asked(body: Body) -> str:
+def asked(body: dict[str, Any]) -> str:
     return "\n".join(message["content"] for message in body["messages"])
 
 

@@ -17,7 +17,7 @@ HILL = (100.0, 140.0, 170.0, 190.0, 200.0, 200.0, 190.0, 170.0)
 def points(levels: tuple[float, ...], loads: tuple[int, ...] = (1,)) -> dict[str, list[Estimate]]:
     return {
         str(load): [
-            Estimate(str(load), steps, load, 1, math.log(level * load), 0.0, 1.0, 1.0, ())
+            Estimate(str(load), steps, load, 1, math.log(level * load), 0.0, 1.0, 1.0)
             for steps, level in enumerate(levels)
         ]
         for load in loads

@@ -119,16 +119,16 @@ def test_a_process_left_in_the_unit_is_no_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "state"),
+    ("active", "answer", "state"),
     [
-        ({"job": b"ActiveState=active\n", "progress": b"1/8\r2/8\n"}, JobState(True, None, "2/8")),
-        ({"job": b"ActiveState=active\n", "exit": b"0\n"}, JobState(False, 0)),
-        ({"job": b"ActiveState=inactive\n", "exit": b""}, JobState(False, None)),
-        ({"job": b"ActiveState=deactivating\n"}, JobState(True, None)),
+        ("active", {"progress": b"1/8\r2/8\n"}, JobState(True, None, "2/8")),
+        ("active", {"exit": b"0\n"}, JobState(False, 0)),
+        ("inactive", {"exit": b""}, JobState(False, None)),
+        ("deactivating", {}, JobState(True, None)),
     ],
 )
-def test_how_a_client_stands(answer: dict[str, bytes], state: JobState) -> None:
-    assert job_state(answer) == state
+def test_how_a_client_stands(active: str, answer: dict[str, bytes], state: JobState) -> None:
+    assert job_state(answer, {"ActiveState": active}) == state
 
 
 @pytest.mark.parametrize(

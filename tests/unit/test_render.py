@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -16,11 +17,12 @@ from sweep.unit import RenderedUnit, Templates, render
 CASES = Path(__file__).parent / "cases"
 
 
-def unit_of(case: dict[str, object]) -> RenderedUnit:
+def unit_of(case: dict[str, Any]) -> RenderedUnit:
     """A case is a host as in the inventory, and the flags and environment of one launch."""
     host = HostSpec.model_validate(frozen(case["host"]), strict=False)
-    args, env = dict(case.get("args") or {}), dict(case.get("env") or {})  # type: ignore[call-overload]
-    config = ServerConfig(args=tuple(frozen(args).items()), env=tuple(env.items()))
+    args, env = dict(case.get("args") or {}), dict(case.get("env") or {})
+    given: Any = frozen(args)
+    config = ServerConfig(args=tuple(given.items()), env=tuple(env.items()))
     return render(host, config, run_id="r-1", launch_id="l-03", templates=Templates())
 
 

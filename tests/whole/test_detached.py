@@ -75,7 +75,7 @@ def test_it_runs_there_and_comes_home(
 
 
 def test_stop_there_then_resume_from_here(gpu_host: MakeHost) -> None:
-    host = gpu_host(**{**SHORT, "trials": 3})
+    host = gpu_host(**{**SHORT, "trials": 8})  # more than is asked before the stop
     assert host.sweep("run", "short", "--detach=host").status == 0
     host.machine.link.cut()
     asleep = host.sweep("status")
@@ -93,7 +93,7 @@ def test_stop_there_then_resume_from_here(gpu_host: MakeHost) -> None:
     assert resumed.status == 0, resumed.err
     frame = host.frame()
     assert set(frame["status"]) == {"ok"}
-    assert len(frame.drop_duplicates(["point", "trial"])) == 12
+    assert len(frame.drop_duplicates(["point", "trial"])) == 32
     all_is_left_as_it_was(host)
 
 
