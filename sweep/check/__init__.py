@@ -14,6 +14,7 @@ from sweep.check import access, files, machine, night, ours, production, server
 from sweep.check.finding import About, Answer, Finding, Identity, Level
 from sweep.clock import Clock
 from sweep.errors import HostError, HostUnreachable
+from sweep.hints import PLAIN, Commands
 from sweep.host import Host
 from sweep.host.script import sections
 from sweep.inventory import HostSpec
@@ -32,15 +33,15 @@ _TIMEOUT_S = 180.0
 
 
 def check(
-    host: Host, spec: HostSpec, plan: Plan, clock: Clock, *, window_s: float = NIGHT_S
+    host: Host, spec: HostSpec, plan: Plan, clock: Clock, commands: Commands = PLAIN
 ) -> tuple[Finding, ...]:
-    """Everything found out about the host, problems first; `window_s`: how long the sweep may take.
+    """Everything found out about the host, problems first; `commands` are what they propose.
 
     Changes nothing on the host. What cannot be read there is a finding, not an error. Raises
     HostUnreachable when the connection stays away.
     """
     now = clock.now()
-    about = About(host.name, spec, plan, now, now + timedelta(seconds=window_s))
+    about = About(host.name, spec, plan, now, now + timedelta(seconds=NIGHT_S), commands)
     result = host.run(script(about, host.root), timeout_s=_TIMEOUT_S)
     answer = sections(result.stdout)
     who = access.identity(about, host.root, answer)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from sweep.inventory import FlagValue, HostSpec
-from sweep.plan import Launch, Plan
-from sweep.sglang.flags import is_speculative
+from sweep.hints import PLAIN, Commands
+from sweep.inventory import HostSpec
+from sweep.plan import Plan
+from sweep.sglang.args import given_flags
 from sweep.systemd.paths import Paths
 from sweep.systemd.site import text
 
@@ -43,7 +44,7 @@ class Finding:
 class About:
     """What is being checked: this host for this plan, from now until the sweep is expected to end.
 
-    `now` and `until` are UTC.
+    `now` and `until` are UTC; `commands` are what findings propose.
     """
 
     host: str
@@ -51,6 +52,7 @@ class About:
     plan: Plan
     now: datetime
     until: datetime
+    commands: Commands = PLAIN
 
     @property
     def demo(self) -> bool:
@@ -62,18 +64,14 @@ class About:
         its own."""
         return not any(_ITS_OWN.match(name) for name in self.spec.server.unit)
 
-    def given(self, launch: Launch) -> tuple[tuple[str, FlagValue], ...]:
-        """The flags that a launch really gives: of a switch that is off, or of speculation without
-        steps, none."""
-        return tuple(
-            (name, value)
-            for name, value in launch.config.args
-            if value is not False and (launch.config.steps or not is_speculative(name))
-        )
-
     def is_everywhere(self, flag: str) -> bool:
         """Whether no launch does without it."""
-        return all(flag in dict(self.given(launch)) for launch in self.plan.launches)
+        return all(flag in given_flags(launch.config) for launch in self.plan.launches)
+
+    @property
+    def restore(self) -> str:
+        """The command that gives the host back."""
+        return self.commands.of_host("restore", self.host)
 
     @property
     def systemctl(self) -> str:

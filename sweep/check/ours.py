@@ -41,7 +41,7 @@ def findings(about: About, who: Identity, answer: Answer, lock: Found | None) ->
         if run != held:
             yield Finding(
                 "warning", "restore", f"run {run} has not given the host back as it found it",
-                f"sweep restore {about.host}",
+                about.restore,
             )  # fmt: skip
 
 
@@ -60,7 +60,7 @@ def _unit(about: About, who: Identity, shown: dict[str, str]) -> Iterator[Findin
     elif shown.get("ActiveState") in _ACTIVE:
         yield Finding(
             "problem", "unit", f"{name} is {shown['ActiveState']}: a sweep runs, or was left there",
-            f"sweep status, or sweep restore {about.host}",
+            f"sweep status, or {about.restore}",
         )  # fmt: skip
     else:
         yield Finding("ok", "unit", f"{name} is free")
@@ -85,9 +85,9 @@ def _lock(about: About, found: Found, boot_id: str) -> Finding:
         return Finding(
             "problem", "lock", f"taken by {whose}",
             f"wait for it, or end it with `sweep stop {lock.run_id}` there, or "
-            f"sweep restore {about.host}",
+            f"{about.restore}",
         )  # fmt: skip
     return Finding(
         "warning", "lock", f"left by {whose}: {dead}; the next sweep takes over",
-        f"sweep resume {lock.run_id} goes on with it, sweep restore {about.host} ends it",
+        f"{about.commands.of_run('resume', lock.run_id)} goes on with it, {about.restore} ends it",
     )  # fmt: skip

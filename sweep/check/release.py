@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Iterator
 
 from sweep.check.finding import About, Finding
+from sweep.sglang.args import given_flags
 from sweep.sglang.choices import chosen, some_choices, unknown_values
 from sweep.sglang.flags import NEWEST, field_of
 
@@ -77,7 +78,7 @@ def _values_asked(about: About) -> list[str]:
 
 def _given(about: About) -> list[str]:
     """Every flag that a launch of the sweep gives; those of a switch that is off are not given."""
-    return sorted({name for launch in about.plan.launches for name, _ in about.given(launch)})
+    return sorted({name for launch in about.plan.launches for name in given_flags(launch.config)})
 
 
 def findings(about: About, module: str, answer: str) -> Iterator[Finding]:

@@ -209,7 +209,7 @@ def _port(about: About, listeners: str, port_range: str) -> Finding:
             + (f": {without_secrets(owner)}" if owner else "")
         )
         if unit == about.spec.unit:
-            fix = f"a sweep runs, or one was left there: sweep restore {about.host}"
+            fix = f"a sweep runs, or one was left there: {about.restore}"
         elif unit in about.production_units:
             fix = (
                 f"that is production's port: give the sweep another, hosts.{about.host}.server.port"

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sweep.cli.plans import Prepared
     from sweep.clock import Clock
     from sweep.estimate import Estimate
+    from sweep.hints import Commands
     from sweep.host import Host
     from sweep.inventory import HostSpec
     from sweep.plan import Plan
@@ -58,7 +59,9 @@ def long_night(plan: Plan, expected: Estimate, until: object) -> str | None:
     )
 
 
-def check_before(host: Host, spec: HostSpec, plan: Plan, clock: Clock) -> Sequence[str]:
+def check_before(
+    host: Host, spec: HostSpec, plan: Plan, clock: Clock, commands: Commands
+) -> Sequence[str]:
     """What `sweep check` has against this sweep, a line for each. It reads only.
 
     Raises HostRefused where no launch can succeed. On the demo host there is nothing to lose.
@@ -67,7 +70,8 @@ def check_before(host: Host, spec: HostSpec, plan: Plan, clock: Clock) -> Sequen
 
     if spec.transport == "demo":
         return ()
-    found = [one for one in check(host, spec, plan, clock) if one.level != "ok"]
+    findings = check(host, spec, plan, clock, commands)
+    found = [one for one in findings if one.level != "ok"]
     hopeless = [one for one in found if one.hopeless]
     if hopeless:
         raise HostRefused(

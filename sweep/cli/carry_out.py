@@ -72,7 +72,9 @@ def start(options: Options, prepared: Prepared, runs_dir: Path, manner: Manner) 
             with run.lock():
                 run.write_plan(document)
             with connect(plan.host, spec) as host:
-                for line in check_before(host, host.spec, plan, SystemClock()):
+                for line in check_before(
+                    host, host.spec, plan, SystemClock(), Commands(prepared.inventory)
+                ):
                     options.say(line)
             return send(options, run, templates, manner)
 
@@ -251,7 +253,7 @@ class Execution:
             if self.until is not None:
                 sweep.note(f"ends in time for production to serve again by {self.until.text}")
             if not resumed:
-                for line in check_before(host, host.spec, self.plan, clock):
+                for line in check_before(host, host.spec, self.plan, clock, self._commands()):
                     sweep.note(line)
             return execute(sweep, host, todo)
 

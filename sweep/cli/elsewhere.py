@@ -195,7 +195,7 @@ def send(
                 remote.put_secret(secret, value)
             options.say(f"{name}: copied to {remote.place.base}, for {remote.place.python}")
             further = (*words, *manner.words())
-            remote.start(("resume", run.id, "--runs-dir", remote.place.runs, *further))
+            remote.start(("resume", run.id, *further))
         there = Away(options, run, remote, SystemClock())
         status = there.follow()
     if run.is_away:

@@ -14,7 +14,7 @@ from sweep.cli.options import Options, pass_options
 from sweep.cli.output import written_to
 from sweep.cli.plans import plan_options, prepare, render_units, secret_problems, webhook_problems
 from sweep.errors import HostRefused, RunDirectoryError, UsageError
-from sweep.hints import DEFAULT_RUNS
+from sweep.hints import DEFAULT_RUNS, Commands
 
 if TYPE_CHECKING:
     from sweep.check import Finding
@@ -186,7 +186,9 @@ def check(options: Options, /, name: str | None, **given: Any) -> int:
     ]
     _print_findings(options, here)
     with connect(prepared.plan.host, prepared.spec) as host:
-        findings = check_host(host, host.spec, prepared.plan, SystemClock())
+        findings = check_host(
+            host, host.spec, prepared.plan, SystemClock(), Commands(prepared.inventory)
+        )
     _print_findings(options, findings)
     return 5 if any(finding.level == "problem" for finding in (*here, *findings)) else 0
 

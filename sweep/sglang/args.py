@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from sweep.inventory import FlagValue
 from sweep.plan import ServerConfig
-from sweep.sglang.flags import canonical, field_of, flags
+from sweep.sglang.flags import canonical, field_of, flags, is_speculative
 from sweep.sglang.spelling import OWNED, name_problem, size_of, value_problem
 
 STEPS = "speculative-num-steps"
@@ -42,6 +42,18 @@ class Complaint:
 
     flag: str
     text: str
+
+
+def given_flags(config: ServerConfig) -> dict[str, FlagValue]:
+    """The flags that a server gets: of a switch that is off, or of speculation without steps, none.
+
+    SGLang 0.5.23 accepts steps=0 with an algorithm, and that is not a server without speculation.
+    """
+    return {
+        name: value
+        for name, value in config.args
+        if value is not False and (config.steps or not is_speculative(name))
+    }
 
 
 def spelt(args: Mapping[str, FlagValue]) -> dict[str, FlagValue]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from sweep.errors import InventoryError
 from sweep.inventory import FlagValue, HostSpec, Scalar, ServerSpec
 from sweep.plan import ServerConfig, swept_text
-from sweep.sglang.flags import is_speculative
+from sweep.sglang.args import given_flags
 from sweep.sglang.spelling import plain_size
 from sweep.unit.directives import Directive, user_directives
 from sweep.unit.quoting import environment_assignment, exec_word, executable, rest_of_line
@@ -93,11 +93,8 @@ def render(
 def _flags(
     config: ServerConfig, server: ServerSpec, secret_flags: Sequence[str]
 ) -> Iterable[_Words]:
-    """SGLang's flags in the config's order, then the tool's own.
-
-    Without steps no speculative flag is left: SGLang 0.5.23 accepts steps=0 with an algorithm, and
-    that is not a server without speculation.
-    """
+    """SGLang's flags in the config's order, then the tool's own."""
+    given = given_flags(config)
     for name, value in config.args:
         path = f"server.args.{name}"
         if not _FLAG.fullmatch(name):
@@ -111,7 +108,7 @@ def _flags(
                 f"{path}: SGLang takes one --config, and secret flags need it; "
                 "write the file's flags into `server.args`"
             )
-        if value is not False and (config.steps or not is_speculative(name)):
+        if name in given:
             yield path, _flag(name, value)
     yield "server.port", ("--host", "127.0.0.1")
     yield "server.port", ("--port", str(server.port))

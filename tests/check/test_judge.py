@@ -13,6 +13,7 @@ import pytest
 
 from sweep.check import access, files, machine, night, ours, production, release, server
 from sweep.check.finding import Answer, Identity
+from sweep.hints import Commands
 from sweep.inventory import ClientBenchmark, CommandBenchmark, ProductionCommands
 from sweep.systemd.lock import Found, Lock
 from sweep.systemd.owner import Owner
@@ -635,6 +636,19 @@ def test_a_lock_on_the_host(boot: str, more: dict[str, bool], level: str, words:
     assert (
         said(found)[2] == "warning restore: run older-2 has not given the host back as it found it"
     )
+
+
+def test_what_a_finding_proposes_names_the_inventory_where_that_is_another_one() -> None:
+    elsewhere = Commands(inventory=Path("/etc/hosts of mine.yaml"), runs=Path("/srv/runs"))
+    about = replace(make_about(), commands=elsewhere)
+    owner = Owner("ann", "laptop", "m", "b", 1, "s", "2026-03-01T20:00:00Z")
+    answer = make_answer(boot="boot-2", records="older-2")
+    fixes = [one.fix for one in ours.findings(about, make_identity(), answer, lock_of(owner))]
+    restore = "sweep -i '/etc/hosts of mine.yaml' restore gpu"
+    assert fixes[1] == (
+        f"sweep resume overnight-1 --runs-dir /srv/runs goes on with it, {restore} ends it"
+    )
+    assert fixes[2] == restore
 
 
 def test_a_host_that_did_not_get_to_the_end_is_not_guessed_at() -> None:
