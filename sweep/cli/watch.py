@@ -27,6 +27,10 @@ PLAIN_S = 10.0  # without a terminal: at most a line in that time
 # Of the time, at most this share is spent reading: a run of very many rows is looked at less often.
 READING_SHARE = 0.2
 MOST_FAILURES = 8
+# A picture higher than its terminal scrolls at each look. Around the launches: an empty line, the
+# title, the names of the columns, and the cursor's own line.
+TABLE_LINES = 4
+FEWEST_LAUNCHES = 3
 
 
 @dataclass(frozen=True)
@@ -73,8 +77,9 @@ def watch(
             began = time.monotonic()
             status = look()
             plan = plan_from_doc(run.plan().get("plan", {}))
-            live.update(view(status, plan, run.rows()), refresh=True)
-            if status.state != "running":
+            over = status.state != "running"
+            live.update(view(status, plan, run.rows(), None if over else console), refresh=True)
+            if over:
                 return status
             sleep(max(LOOK_S, (time.monotonic() - began) / READING_SHARE))
 
@@ -100,8 +105,10 @@ def _watch_plainly(
         sleep(PLAIN_S)
 
 
-def view(status: Status, plan: Plan, rows: Sequence[Row]) -> RenderableType:
-    """One picture of a run."""
+def view(
+    status: Status, plan: Plan, rows: Sequence[Row], fit: Console | None = None
+) -> RenderableType:
+    """One picture of a run; of its launches as many as `fit` has lines for, those around now."""
     parts: list[RenderableType] = [_head(status), _bar(status)]
     if status.now:
         since = (status.at - status.now.since).total_seconds()
@@ -111,12 +118,15 @@ def view(status: Status, plan: Plan, rows: Sequence[Row]) -> RenderableType:
         parts.append(Text(f"why    {status.why}"))
     if best := list(best_so_far(plan, rows)):
         parts += [Text(), _best_table(best)]
-    parts += [Text(), _launch_table(status)]
+    below: list[RenderableType] = []
     if failed := list(failures(plan, rows)):
-        parts += [Text(), *_failure_lines(failed)]
+        below += [Text(), *_failure_lines(failed)]
     if status.state in ("interrupted", "ended") and status.ok < status.trials:
-        parts += [Text(), Text(f"go on with: {of_run('resume', status.path)}")]
-    return Group(*parts)
+        below += [Text(), Text(f"go on with: {of_run('resume', status.path)}")]
+    room = len(status.launches)
+    if fit is not None:
+        room = fit.height - len(fit.render_lines(Group(*parts, *below))) - TABLE_LINES
+    return Group(*parts, Text(), _launch_table(status, max(room, FEWEST_LAUNCHES)), *below)
 
 
 def _head(status: Status) -> Text:
@@ -178,13 +188,20 @@ def _best_table(best: Sequence[Best]) -> RenderableType:
     return table
 
 
-def _launch_table(status: Status) -> RenderableType:
-    table = Table(title="launches", title_justify="left", box=None, pad_edge=False)
+def _launch_table(status: Status, room: int) -> RenderableType:
+    """At most `room` launches, with the one at work in the middle of them."""
+    now = status.now.launch if status.now else None
+    at = next((place for place, one in enumerate(status.launches) if one.id == now), 0)
+    first = max(0, min(at - room // 2, len(status.launches) - room))
+    shown = status.launches[first : first + room]
+    title = "launches"
+    if len(shown) < len(status.launches):
+        title += f" {first + 1} to {first + len(shown)} of {len(status.launches)}"
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     for name in ("", "config", "ok", "failed", "missing"):
         table.add_column(name, justify="left" if name in ("", "config") else "right",
                          overflow="fold")  # fmt: skip
-    now = status.now.launch if status.now else None
-    for one in status.launches:
+    for one in shown:
         table.add_row(
             one.id, one.label, str(one.ok), str(one.failed or ""), str(one.missing or ""),
             style="bold" if one.id == now else "dim" if one.missing == one.trials else "",

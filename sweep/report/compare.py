@@ -124,7 +124,12 @@ def _same_twice(pairs: Sequence[Pair]) -> Iterator[str]:
 
 
 def _values(group: Group) -> dict[tuple[str, int], tuple[float, ...]]:
-    return {(load.load, cell.steps): cell.values for load in group.loads for cell in load.cells}
+    return {
+        (load.load, cell.steps): cell.values
+        for load in group.loads
+        for cell in load.cells
+        if cell.values
+    }
 
 
 def _unmatched(before: Analysis, pairs: Sequence[Pair]) -> tuple[str, ...]:

@@ -65,13 +65,17 @@ def _once(group: Group) -> Iterator[str]:
     if not once:
         return
     said = (
-        f"{len(once)} points were measured once: a trial that something disturbed does not show "
+        f"{_points(len(once))} measured once: a trial that something disturbed does not show "
         "there, and no interval allows for it"
     )
     if chosen:
         steps = ",".join(str(one) for one in sorted(chosen, key=lambda one: one or 0))
         said += f"; to confirm what is chosen: {group.repeating}{steps} --trials {WANTED_TRIALS}"
     yield said
+
+
+def _points(count: int) -> str:
+    return "1 point was" if count == 1 else f"{count} points were"
 
 
 def _drift(group: Group) -> Iterator[str]:

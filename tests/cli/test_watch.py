@@ -63,6 +63,30 @@ def test_a_running_one_says_what_it_does_and_until_when(tmp_path: Path) -> None:
     assert f"left, until {over:%H:%M}" in text
 
 
+@pytest.mark.parametrize(
+    ("at", "title", "height"),
+    [(1, "launches 1 to 9 of 40", 24), (20, "launches 16 to 24 of 40", 24),
+     (40, "launches 32 to 40 of 40", 24), (20, "launches 19 to 21 of 40", 8),
+     (20, "launches", 80)],
+)  # fmt: skip
+def test_a_picture_is_not_higher_than_its_terminal(
+    tmp_path: Path, at: int, title: str, height: int
+) -> None:
+    run = make_night(tmp_path, range(40), (1, 4, 16, 64))
+    console = Console(width=100, height=height)
+    with run.lock():
+        run.begin({f"l-{at:02d}": 4}, resumed=True)
+        run.event("stage", stage="measure", launch=f"l-{at:02d}")
+        status = read_status(run)
+    plan = plan_from_doc(run.plan()["plan"])
+    with console.capture() as text:
+        console.print(view(replace(status, state="running"), plan, run.rows(), console))
+    assert title in [line.strip() for line in text.get().splitlines()]
+    assert re.search(rf"^l-{at:02d} ", text.get(), re.MULTILINE)
+    if height == 24:
+        assert len(text.get().splitlines()) == height - 1
+
+
 def test_it_looks_until_nobody_works_on_the_run(tmp_path: Path) -> None:
     run = make_night(tmp_path, range(2), (1,))
     console, looks = Console(width=80, file=(tmp_path / "shown").open("w")), []

@@ -137,3 +137,9 @@ def test_a_run_against_itself_is_called_so() -> None:
     assert any("the same trials" in line for line in comparison_lines(twice))
     other = compared(table({0: 100, 1: 150}), table({0: 100, 1: 150}, seed=2))
     assert not any("the same trials" in line for line in comparison_lines(other))
+
+
+def test_two_runs_without_a_measurement_are_not_one_run_twice() -> None:
+    failed = table({0: 100, 1: 150}).assign(status="failed", failure="cuda_oom", agg_tok_s=None)
+    nothing = compared(failed, failed)
+    assert not any("the same trials" in line for line in comparison_lines(nothing))
