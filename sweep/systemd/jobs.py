@@ -180,8 +180,13 @@ trap 'exit 1' HUP INT TERM
 {own}
 mv -f -- "$new"/* {directory}/ || exit
 {site.systemd_run} --unit={job.unit} --property=TimeoutStopSec={_STOP_S} {as_user} \\
-  --description={quote(f"sweep: benchmark client {job.name}")} /bin/sh {directory}/run.sh \\
-  || {self._was_started(job)}
+  --description={quote(f"sweep: benchmark client {job.name}")} /bin/sh {directory}/run.sh && exit
+# Another run of this has it loaded, and starts it in a moment.
+for _ in 1 2 3 4 5 6 7 8 9 10; do
+  {self._was_started(job)} && exit
+  sleep 0.2
+done
+exit 1
 """
 
 

@@ -23,6 +23,7 @@ YOUNG_MIN = 2
 ACTIVE = ("active", "activating", "reloading")
 # Production that is small is soon up again; whoever comes meanwhile need not come again.
 _RESTORE_WAIT_S, _RESTORE_INTERVAL_S = 60.0, 0.5
+_TRIES = 5
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,17 @@ def take_lock(site: Site, mine: Lock) -> tuple[Lock, str | None]:
     Taking the lock twice is fine. A host that is being restored is waited for, for a minute.
     Raises HostRefused naming an owner that may be alive, or when the restore takes longer.
     """
+    for _ in range(_TRIES):
+        taken = _try_lock(site, mine)
+        if taken is not None:
+            return taken
+    raise HostRefused(
+        f"{site.host.name}: its lock went from hand to hand while it was taken; try again"
+    )
+
+
+def _try_lock(site: Site, mine: Lock) -> tuple[Lock, str | None] | None:
+    """None: the lock that was looked at is another one by now, or released."""
     found = _when_restored(site, mine)
     if found is None:
         return mine, None
@@ -128,7 +140,8 @@ def take_lock(site: Site, mine: Lock) -> tuple[Lock, str | None]:
             f"there, or give the host back with "
             f"`{site.commands.of_host('restore', site.host.name)}`"
         )
-    _replace(site, mine, found)
+    if not _replace(site, mine, found):
+        return None
     former = f"run {found.lock.run_id} of {owner.text}, begun {owner.started}"
     return mine, f"took over from {former}: {reason}"
 
@@ -204,8 +217,11 @@ def _mark(lock: Lock) -> str:
     return hashlib.sha256(lock.line).hexdigest()[:16]
 
 
-def _replace(site: Site, mine: Lock, dead: Found) -> None:
-    """Put our lock in the dead one's place. Of several who try, the first to claim it wins."""
+def _replace(site: Site, mine: Lock, dead: Found) -> bool:
+    """Put our lock in the dead one's place. Of several who try, the first to claim it wins.
+
+    False: it is there no more. Somebody was quicker, or the host has restored itself.
+    """
     paths = site.paths
     lock, state = quote(paths.lock), paths.state
     new, old = (quote(f"{state}/{name}-{_mark(mine)}") for name in ("new", "old"))
@@ -221,8 +237,4 @@ fi
 cmp -s {new} {lock} && echo @@mine
 rm -f {new} {old}
 """
-    if "mine" not in site.ask("take over the lock", script, stdin=mine.line + b"\n"):
-        raise HostRefused(
-            f"{site.host.name}: another sweep took the host over at this moment; "
-            "try again to see whose it is"
-        )
+    return "mine" in site.ask("take over the lock", script, stdin=mine.line + b"\n")

@@ -9,11 +9,20 @@ from pathlib import Path
 
 
 def sweep(
-    *arguments: str, cwd: Path, stdin: str = "", timeout: float = 120, **environment: str
+    *arguments: str,
+    cwd: Path,
+    stdin: str = "",
+    timeout: float = 120,
+    report: bool = False,
+    **environment: str,
 ) -> subprocess.CompletedProcess[str]:
-    """`python -m sweep ...` in a directory; its status, output and complaints."""
+    """`python -m sweep ...` in a directory; its status, output and complaints.
+
+    `report`: a run makes its report, which takes longer than all else of a short one.
+    """
+    briefly = ["--no-report"] if arguments[:1] in (("run",), ("resume",)) and not report else []
     return subprocess.run(
-        [sys.executable, "-m", "sweep", *arguments],
+        [sys.executable, "-m", "sweep", *arguments, *briefly],
         cwd=cwd, input=stdin, text=True, capture_output=True, timeout=timeout, check=False,
         env={**os.environ, **environment},
     )  # fmt: skip

@@ -16,7 +16,7 @@ import pytest
 from tests.cli.calling import sweep
 
 SHORT = ("run", "demo", "--steps", "1,2", "--concurrency", "1,4")
-TWO_ROWS = ("run", "demo", "--steps", "1,2", "--concurrency", "1", "--no-baseline")
+TWO_ROWS = ("run", "demo", "--steps", "1,2", "--concurrency", "1", "--no-baseline", "--no-report")
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import pytest
 from sweep.results import RunDirectory
 from tests.cli.calling import GPU, sweep
 
-TWO_ROWS = ("demo", "--steps", "1,2", "--concurrency", "1", "--no-baseline")
+TWO_ROWS = ("demo", "--steps", "1,2", "--concurrency", "1", "--no-baseline", "--no-report")
 
 
 def the_run(place: Path) -> RunDirectory:

@@ -32,7 +32,7 @@ sweeps:
 def test_a_run_makes_its_report_and_tells_what_it_says(tmp_path: Path) -> None:
     with endpoint() as (url, told):
         (tmp_path / "inventory.yaml").write_text(DEMO.format(url=url))
-        ended = sweep("run", cwd=tmp_path)
+        ended = sweep("run", cwd=tmp_path, report=True)
     assert ended.returncode == 0, ended.stderr
     (run,) = (tmp_path / "runs").iterdir()
     assert f"report: runs/{run.name}/report.html\n" in ended.stderr

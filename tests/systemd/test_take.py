@@ -11,8 +11,9 @@ import pytest
 
 from sweep.clock import SystemClock
 from sweep.errors import HostError, HostRefused
-from sweep.systemd import runs_on
+from sweep.systemd import lock, runs_on
 from sweep.systemd.owner import process_started
+from sweep.systemd.site import Site
 from tests.systemd.conftest import connection_as
 from tests.systemd.targets import (
     NO_SECRETS,
@@ -119,6 +120,26 @@ def test_of_many_who_resume_copies_of_one_run_one_gets_the_host(root: Target) ->
     assert len(outcomes) == 1
     assert lock_of(root)["user"] == outcomes[0]
     root.systemd("r-copied").restore(within_s=30)
+
+
+def test_a_lock_that_is_released_while_it_is_looked_at_is_no_others(
+    root: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the host has just restored itself: nobody else is there to be refused for."""
+    root.systemd("r-dead").take(dead())
+    looked = lock._look
+
+    def released(site: Site, content: bytes) -> lock.Found:
+        found = looked(site, content)
+        site.run(f"rm -f {shlex.quote(site.paths.lock)}")
+        return found
+
+    monkeypatch.setattr(lock, "_look", released)
+    heir = root.systemd("r-heir")
+    heir.take(me())
+    monkeypatch.undo()
+    assert lock_of(root)["pid_started"] == me().pid_started
+    heir.restore(within_s=30)
 
 
 def test_a_dead_owners_run_goes_on_under_the_same_id(target: Target) -> None:

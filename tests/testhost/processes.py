@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from pathlib import Path
 
 from tests.testhost.shell import read, wait_until
@@ -33,11 +34,9 @@ class Cgroup:
 
     def kill(self) -> None:
         """End everything inside, at once, and wait for it: groups can be empty before that."""
-        pids = [
-            pid
-            for path in self.unified.rglob("cgroup.procs")
-            for pid in read(path).split()
-        ] + read(self.unified / "cgroup.procs").split()  # fmt: skip
+        # os.walk, and not rglob, which raises where a group is removed while it looks.
+        groups = [Path(group) for group, _, _ in os.walk(self.unified)]
+        pids = [pid for group in groups for pid in read(group / "cgroup.procs").split()]
         with contextlib.suppress(OSError):
             (self.unified / "cgroup.kill").write_text("1")
         wait_until(lambda: not any(map(_lives, pids)), "the host's end", timeout_s=30)
@@ -45,10 +44,9 @@ class Cgroup:
     def remove(self) -> None:
         def gone() -> bool:
             for path in self._paths:
-                below = sorted(path.rglob("*/"), reverse=True) if path.exists() else []
-                for directory in [*below, path]:
+                for directory, _, _ in os.walk(path, topdown=False):
                     with contextlib.suppress(OSError):
-                        directory.rmdir()
+                        Path(directory).rmdir()
             return not any(path.exists() for path in self._paths)
 
         wait_until(gone, f"the removal of {self.unified}", timeout_s=10)
