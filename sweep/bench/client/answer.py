@@ -5,18 +5,18 @@ from __future__ import annotations
 import bisect
 import collections
 import itertools
-import json
+import operator
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from .arrivals import Arrivals
-from .event import Said, as_list, natural, said_by
+from .event import Said, as_list, natural, read
 from .exchange import Exchange, asked, sampling
-from .frames import BEHIND, Form, Run, learn
-from .wire import Body, Payload, events, parse_head
+from .frames import Form, Run, learn
+from .wire import BEHIND, Body, Payload, events, parse_head
 
-MANY = 2  # times what has just been read: less is not worth learning a form for
-FEW = 1  # events at the beginning that are unlike the others
-Learn = Callable[[bytes], Optional[Form]]
+FEW = 1  # chunks at the beginning that are unlike the others
+LITTLE = 1500  # bytes, in which an answer ends: not worth learning a form for
+Learn = Callable[[bytes, int], Optional[Form]]
 
 
 class Answer:
@@ -62,24 +62,34 @@ class Answer:
         """Event by event until one is met whose form those behind it share: these at once."""
         wait = FEW
         while not payload.over:
-            begin = payload.at
-            body = payload.take(wait)
-            found = list(events(body.payload))
-            if not payload.over and not alone(found, body):
-                # A line of an event that has not ended: nothing can be taken by itself.
-                payload.at = begin
-                body = payload.rest()
-                found = list(events(body.payload))
-            for offset, name, data in found:
-                place = bisect.bisect_right(self.ends, body.place(offset))
-                self._event(place, name, data)
-            few = len(payload.raw) - payload.at < MANY * (payload.at - begin)
-            form = None if payload.over or few else learn(found[-1][2])
+            self._by_json(payload, wait if payload.left > LITTLE else LITTLE)
+            form = learn(payload.raw, payload.at) if payload.left > LITTLE else None
             run = form.run(payload.raw, payload.at) if form else None
             wait = FEW if run and len(run.ends) > wait else 2 * wait
             if run:
                 self._run(run)
                 payload.at = run.ends[-1]
+
+    def _by_json(self, payload: Payload, chunks: int) -> None:
+        """The events of so many chunks, or of some more."""
+        for _ in range(chunks):
+            event = payload.event()
+            if event is None:
+                break
+            self._event(self._place(payload.at), b"", event)
+        else:
+            return
+        begin = payload.at
+        body = payload.take(chunks)
+        found = list(events(body.payload))
+        if not payload.over and not alone(found, body):
+            # A line of an event that has not ended: nothing can be taken by itself.
+            payload.at = begin
+            body = payload.rest()
+            found = list(events(body.payload))
+        for offset, name, data in found:
+            place = bisect.bisect_right(self.ends, body.place(offset))
+            self._event(place, name, data)
 
     def _sum_up(self, whole: bool) -> None:
         if not whole:
@@ -101,28 +111,35 @@ class Answer:
             self.done = True
             return
         try:
-            event = json.loads(data.decode("utf-8"))
+            said = read(data)
         except UnicodeDecodeError:
             self.fail("invalid UTF-8 in event %d" % (len(self.places) + 1))
             return
         except (ValueError, RecursionError):
             self.fail("invalid JSON in event %d: %r" % (len(self.places) + 1, data[:60]))
             return
-        if not isinstance(event, dict) or event.get("error") or name == b"error":
+        if said is None or name == b"error":
             self.fail("error event: " + one_line(data, 300))
             return
-        said = said_by(event)
         self._mark(said.native, [arrival], [said.characters], [said.so_far])
         self._keep(said)
 
     def _run(self, run: Run) -> None:
-        said = said_by(json.loads(run.last.decode("utf-8")))  # what it says as a whole is the last
-        first = bisect.bisect_left(self.ends, run.ends[0] - len(BEHIND))
-        places = list(range(first, first + len(run.ends)))
-        if self.ends[first : places[-1] + 1] != run.ends:  # a chunk a read, as a rule
-            places = [bisect.bisect_left(self.ends, end - len(BEHIND)) for end in run.ends]
+        said = read(run.last)  # what it says as a whole is the last
+        if said is None:  # errors have no form
+            return
+        places = [self._place(run.ends[0]), self._place(run.ends[-1])]
+        between = self.ends[places[0] : places[0] + len(run.ends) - 1]
+        if between == run.ends[:-1]:  # a chunk a read, as a rule
+            places = [*range(places[0], places[0] + len(between)), places[1]]
+        else:
+            places = list(map(self._place, run.ends))
         self._mark(said.native, places, run.characters, run.so_far)
         self._keep(said)
+
+    def _place(self, end: int) -> int:
+        """The read that brought the last byte of an event, whose chunk ends there."""
+        return bisect.bisect_left(self.ends, end - len(BEHIND))
 
     def _keep(self, said: Said) -> None:
         """What the last event that tells it says."""
@@ -164,12 +181,11 @@ class Answer:
             known = [(total * characters + texts // 2) // texts for characters in seen]
             if known and self.so_far[-1] is not None and not self.characters[-1]:
                 known[-1] = total
-        tokens = [after - before for before, after in zip([0, *known], known)]
+        tokens = list(map(operator.sub, known, [0, *known]))
         if 0 not in tokens:
             return self.places, tokens
-        rows = zip(self.places, tokens, self.characters)
-        kept = [(place, number) for place, number, characters in rows if number or characters]
-        return [place for place, _ in kept], [number for _, number in kept]
+        kept = list(map(operator.or_, tokens, self.characters))  # tokens, or text at least
+        return list(itertools.compress(self.places, kept)), list(itertools.compress(tokens, kept))
 
 
 def alone(found: List[Tuple[int, bytes, bytes]], body: Body) -> bool:
@@ -240,14 +256,13 @@ def record(exchange: Exchange, started: float, turns: Sequence[float] = ()) -> D
     times = [round((at - started) * 1e6) for at in arrived(moments, arrivals.read, places, turns)]
     sent = round((exchange.sent - started) * 1e6) if exchange.sent else None
     end = moments[-1] if moments else exchange.ended
-    gaps = [after - before for before, after in zip([sent or 0, *times], times)]
     return {
         "index": exchange.index,
         "sent": sent,
         "first": times[0] if times else None,
         "end": round((end - started) * 1e6),
         "due": None if exchange.due is None else round((exchange.due - started) * 1e6),
-        "t": gaps,
+        "t": list(map(operator.sub, times, [sent or 0, *times])),
         "n": tokens,
         "merged": merged,
         "tokens_in": answer.tokens("prompt_tokens"),

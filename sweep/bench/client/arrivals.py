@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import array
 import itertools
-from typing import Any, List, Optional
+import operator
+from typing import Any, List, Optional, Tuple
 
 STAMP_SIZE = 16  # a struct timespec: seconds and nanoseconds, a long each
 UNKNOWN = bytes(STAMP_SIZE)
@@ -18,10 +19,11 @@ class Arrivals:
     and the bytes.
     """
 
-    __slots__ = ("log",)
+    __slots__ = ("_known", "log")
 
     def __init__(self) -> None:
         self.log: List[Any] = []
+        self._known: Tuple[List[float], List[float]] = ([], [])
 
     def note(self, at: float, stamp: Optional[bytes], data: bytes) -> None:
         self.log += (at, stamp, data)
@@ -65,19 +67,25 @@ class Arrivals:
 
         A read that joined several packets carries the time of the last one (Linux, tcp_recvmsg).
         """
-        stamps = [stamp or UNKNOWN for stamp in self._stamps()]
-        packed = array.array("l", b"".join(stamps))
-        times = zip(packed[::2], packed[1::2], self.log[::3])
-        return [second + part * 1e-9 if second else read for second, part, read in times]
+        return self._times()[0]
 
     def lags(self) -> List[float]:
         """Seconds from the kernel's stamp to the reading, of each read that has a stamp."""
-        times = zip(self.log[::3], self._stamps(), self.moments())
-        return [read - moment for read, stamp, moment in times if stamp is not None]
+        return self._times()[1]
 
-    def _stamps(self) -> List[Optional[bytes]]:
-        """The kernel's, as far as they are of the size that is expected."""
-        stamps = self.log[1::3]
-        if None in stamps or set(map(len, stamps)) - {STAMP_SIZE}:
-            return [one if one and len(one) == STAMP_SIZE else None for one in stamps]
-        return stamps
+    def _times(self) -> Tuple[List[float], List[float]]:
+        """Moments and lags, worked out once, as both are asked for."""
+        if len(self._known[0]) == len(self):
+            return self._known
+        stamps, read = self.log[1::3], self.read
+        whole = all(stamps) and set(map(len, stamps)) == {STAMP_SIZE}
+        if not whole:
+            stamps = [one if one and len(one) == STAMP_SIZE else UNKNOWN for one in stamps]
+        packed = array.array("l", b"".join(stamps))
+        times = zip(packed[::2], packed[1::2], read)
+        moments = [second + part * 1e-9 if second else at for second, part, at in times]
+        lags = list(map(operator.sub, read, moments))
+        if not whole:
+            lags = [lag for lag, stamp in zip(lags, stamps) if stamp is not UNKNOWN]
+        self._known = moments, lags
+        return self._known

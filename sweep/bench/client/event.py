@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import json
+import re
 from typing import Any, Dict, List, NamedTuple, Optional
 
+ID = re.compile(rb'"id": ?"[\w-]*"')
+LONG = 4096  # bytes: an event of more is not remembered
 TEXTS = ("content", "reasoning_content", "reasoning")
 
 
@@ -20,6 +25,21 @@ class Said(NamedTuple):
     finish: Optional[str]
     usage: Dict[str, Any]
     spec: Dict[str, Any]
+
+
+def read(data: bytes) -> Optional[Said]:
+    """Reads the JSON of an event: None if it is an error. Raises ValueError, RecursionError.
+
+    First and last events of answers differ in their id alone, which says nothing; so they are
+    remembered without it.
+    """
+    return parsed.__wrapped__(data) if len(data) > LONG else parsed(ID.sub(b'"id":""', data, 1))
+
+
+@functools.lru_cache(maxsize=64)
+def parsed(data: bytes) -> Optional[Said]:
+    event = json.loads(data.decode("utf-8"))
+    return said_by(event) if isinstance(event, dict) and not event.get("error") else None
 
 
 def said_by(event: Dict[str, Any]) -> Said:

@@ -11,27 +11,32 @@ from __future__ import annotations
 import functools
 import itertools
 import json
+import operator
 import re
-from typing import List, NamedTuple, Optional, Pattern, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Pattern, Sequence, Tuple
 
 from .event import as_dict, said_by
+from .wire import BEFORE, BEHIND, CHUNK
 
-# Where a value that changes from event to event stands, by the name before it.
+NUMBER = rb"(?:0|[1-9]\d{0,17})"
+# Where a value stands that changes from event to event, or (ONCE) from answer to answer, by the
+# name before it.
 HOLE = re.compile(
     rb'"(?:content|reasoning_content|reasoning|text)": ?"(?P<text>(?:[^"\\]|\\.)*)"'
     rb'|"(?:total_tokens|reasoning_tokens|created)": ?(?P<number>\d+)(?![\d.eE])'
     rb'|"completion_tokens": ?(?P<count>\d+)(?![\d.eE])'
     rb'|"output_ids": ?\[(?P<ids>[\d, ]*)\]'
+    rb'|"id": ?"(?P<name>[\w-]*)"'
+    rb'|"(?:prompt_tokens|cached_tokens)": ?(?P<size>%s)(?![\d.eE])' % NUMBER
 )
+ONCE = ("name", "size")
 # What may stand there, as JSON has it.
-NUMBER = rb"(?:0|[1-9]\d{0,17})"
 KINDS = {
     "text": rb'[^"\\\x00-\x1f]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*)*',
     "count": NUMBER,
     "number": NUMBER,
     "ids": rb"(?:%s(?:, ?%s)*)?" % (NUMBER, NUMBER),
 }
-BEFORE, BEHIND = b"\r\ndata: ", b"\n\n\r\n"  # between the size of a chunk and JSON; after it
 MOST_HOLES = 8
 WINDOW = 1 << 16
 
@@ -59,12 +64,6 @@ class Form(NamedTuple):
     characters: Optional[int]
     so_far: Optional[int]
 
-    def filled(self, text: bytes, number: bytes) -> bytes:
-        """The JSON of such an event, with these values."""
-        holes = [text if kind == "text" else number for kind in self.kinds]
-        parts = itertools.chain.from_iterable(zip(self.alike, [*holes, b""]))
-        return b"".join(parts)[len(BEFORE) : -len(BEHIND)]
-
     def run(self, raw: bytes, at: int) -> Optional[Run]:
         """The events of this form that stand in `raw` from `at` on; None if none does."""
         lengths: List[int] = []
@@ -89,13 +88,13 @@ class Form(NamedTuple):
     def _found(self, raw: bytes) -> Optional[Tuple[List[int], List[int], List[Optional[int]]]]:
         """Lengths with the chunk, characters and tokens of the events that `raw` begins with."""
         found = pattern(self.kinds, tuple(map(len, self.alike))).findall(raw)
+        if found and not found[-1][0]:
+            found.pop()
         lengths = self._lengths(raw, found)
-        if not all(lengths):
-            found = found[: lengths.index(0)]
-            lengths = lengths[: len(found)]
+        found = found[: len(lengths)]
         if not found:
             return None
-        columns = dict(zip(("size", *self.kinds), zip(*found)))
+        columns = dict(zip(self.kinds, list(zip(*found))[1:]))
         so_far = [self.so_far] * len(found)
         if "count" in columns:
             so_far = list(map(int, columns["count"]))
@@ -107,61 +106,105 @@ class Form(NamedTuple):
         return lengths, characters, so_far
 
     def _lengths(self, raw: bytes, found: List[Tuple[bytes, ...]]) -> List[int]:
-        """How long they are; 0 if one does not follow the one before it, or not of its size."""
-        again = b"%b" + b"%b".join([alike.replace(b"%", b"%%") for alike in self.alike])
-        fixed = sum(map(len, self.alike))
-        told = {size: int(size, 16) + len(size) + 4 for size in {one[0] for one in found}}
-        sizes = [told[one[0]] for one in found]
-        lengths = [fixed + len(b"".join(one)) for one in found]
-        values = tuple(itertools.chain.from_iterable(found))
-        if lengths == sizes and raw.startswith(again * len(found) % values):
+        """How long they are, up to the first that is not what was found, or not of its size."""
+        form = b"%b" + b"%b".join([alike.replace(b"%", b"%%") for alike in self.alike])
+        again = list(map(form.__mod__, found))
+        lengths = list(map(len, again))
+        chunks = list(map(operator.itemgetter(0), found))
+        told = {chunk: int(chunk, 16) + len(chunk) + 4 for chunk in set(chunks)}
+        sizes = list(map(told.__getitem__, chunks))
+        if lengths == sizes and raw.startswith(b"".join(again)):
             return lengths
         at = 0
-        for number, one in enumerate(found):
-            if lengths[number] != sizes[number] or not raw.startswith(again % one, at):
-                return [*lengths[:number], 0]
-            at += lengths[number]
+        for number, event in enumerate(again):
+            if lengths[number] != sizes[number] or not raw.startswith(event, at):
+                return lengths[:number]
+            at += len(event)
         return lengths
 
 
 @functools.lru_cache(maxsize=256)
 def pattern(kinds: Tuple[str, ...], lengths: Tuple[int, ...]) -> Pattern[bytes]:
-    """Such a chunk: its size and what stands in the holes. What is between is not looked at."""
+    """Such a chunk: its size and what stands in the holes. What is between is not looked at.
+
+    What comes behind the last one is found as a whole, with nothing in it: looking for more chunks
+    there would take longer than all else.
+    """
     alike = [b".{%d}" % length for length in lengths]
     holes = [b"(%s)" % KINDS[kind] for kind in kinds] + [b""]
     parts = itertools.chain.from_iterable(zip(alike, holes))
-    return re.compile(b"([0-9a-fA-F]{1,7})" + b"".join(parts), re.DOTALL)
+    return re.compile(b"([0-9a-fA-F]{1,7})" + b"".join(parts) + b"|.+", re.DOTALL)
 
 
 def sizes(texts: Sequence[bytes]) -> List[int]:
     """Characters of each; they are the insides of JSON strings. Raises UnicodeDecodeError."""
-    joined = b"\0".join(texts)
+    joined = b'","'.join(texts)
     if joined.isascii() and b"\\" not in joined:
         return list(map(len, texts))
-    return [len(json.loads('"%s"' % text)) for text in joined.decode("utf-8").split("\0")]
+    return list(map(len, json.loads('["%s"]' % joined.decode("utf-8"))))
 
 
-def learn(data: bytes) -> Optional[Form]:
-    """The form of this event; None if it has no holes, or other values there say something else."""
-    holes = [(str(hole.lastgroup), hole.span(hole.lastgroup or 0)) for hole in HOLE.finditer(data)]
-    kinds = tuple(kind for kind, _ in holes)
-    if not 0 < len(kinds) <= MOST_HOLES or max(kinds.count("text"), kinds.count("count")) > 1:
+def learn(raw: bytes, at: int) -> Optional[Form]:
+    """The form of the event whose chunk begins there.
+
+    None if it has no holes, or other values there say something else.
+    """
+    chunk = CHUNK.match(raw, at)
+    if chunk is None or chunk.end() - at > WINDOW:
         return None
-    starts = [0] + [end for _, (_, end) in holes]
-    stops = [start for _, (start, _) in holes] + [len(data)]
-    alike = [data[start:stop] for start, stop in zip(starts, stops)]
-    alike[0], alike[-1] = BEFORE + alike[0], alike[-1] + BEHIND
+    at, end = chunk.span(2)
+    general: List[bytes] = []  # of all answers of this server
+    kinds: List[str] = []
+    alike = [BEFORE]  # of this one
+    changing: List[str] = []
+    for hole in HOLE.finditer(raw, at, end):
+        kind = str(hole.lastgroup)
+        kinds.append(kind)
+        general.append(raw[at : hole.start(kind)])
+        alike[-1] += general[-1]
+        if kind in ONCE:
+            alike[-1] += hole[kind]
+        else:
+            alike.append(b"")
+            changing.append(kind)
+        at = hole.end(kind)
+    known = meaning((*general, raw[at:end]), tuple(kinds))
+    alike[-1] += raw[at:end] + BEHIND
+    return Form(tuple(alike), tuple(changing), *known) if known else None
+
+
+@functools.lru_cache(maxsize=64)
+def meaning(
+    alike: Tuple[bytes, ...], kinds: Tuple[str, ...]
+) -> Optional[Tuple[Optional[int], Optional[int]]]:
+    """Characters and tokens so far that all such events say; None: what their hole says.
+
+    None for both if other values there do not change what they stand for, or something else too.
+    """
+    holes = len(kinds) - sum(map(kinds.count, ONCE))
+    if not 0 < holes <= MOST_HOLES or max(kinds.count("text"), kinds.count("count")) > 1:
+        return None
     try:
-        event = as_dict(json.loads(data.decode("utf-8")))
-        if not event or event.get("error"):
-            return None
-        was = said_by(event)
-        texts = "text" in kinds and not was.native  # of which the length counts
-        so_far = None if "count" in kinds else was.so_far
-        form = Form(tuple(alike), kinds, None if texts else was.characters, so_far)
-        now = said_by(json.loads(form.filled(b"ab", b"7").decode("utf-8")))
+        one, other = filled(alike, kinds, b"a", b"1"), filled(alike, kinds, b"abc", b"7")
     except (ValueError, RecursionError):
         return None
-    # Other values must change what they stand for, and nothing else.
-    wanted = (2 if texts else was.characters, 7 if "count" in kinds else was.so_far)
-    return form if (now.characters, now.so_far) == wanted else None
+    if not one or not other or one.get("error"):
+        return None
+    was, now = said_by(one), said_by(other)
+    texts = "text" in kinds and not was.native
+    characters = None if texts else was.characters
+    so_far = None if "count" in kinds else was.so_far
+    for said, size, count in ((was, 1, 1), (now, 3, 7)):
+        wanted = size if texts else was.characters, count if "count" in kinds else was.so_far
+        if (said.characters, said.so_far) != wanted:
+            return None
+    return characters, so_far
+
+
+def filled(
+    alike: Tuple[bytes, ...], kinds: Tuple[str, ...], text: bytes, number: bytes
+) -> Dict[str, Any]:
+    """Such an event, with these values; ValueError if it is not JSON."""
+    holes = [text if kind in ("text", "name") else number for kind in kinds]
+    parts = itertools.chain.from_iterable(zip(alike, [*holes, b""]))
+    return as_dict(json.loads(b"".join(parts).decode("utf-8")))

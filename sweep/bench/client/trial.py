@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import heapq
 import http.client
 import itertools
 import json
@@ -170,7 +171,9 @@ def measure(job: Dict[str, Any], target: Target, guard: Guard) -> Dict[str, Any]
             records.append(record(exchange, started, loop.turns))
             lags += exchange.arrivals.lags()
             reads += len(exchange.arrivals)
-        lags.sort()
+        late = heapq.nlargest(
+            len(lags) - len(lags) * 99 // 100, lags
+        )  # far faster than sorting all
     finally:
         gc.enable()
     return {
@@ -180,8 +183,8 @@ def measure(job: Dict[str, Any], target: Target, guard: Guard) -> Dict[str, Any]
         "ports": loop.ports,
         "client": {
             "cpu": round(loop.cpu, 4),
-            "lag_ms_p99": round(lags[len(lags) * 99 // 100] * 1e3, 3) if lags else None,
-            "lag_ms_max": round(lags[-1] * 1e3, 3) if lags else None,
+            "lag_ms_p99": round(late[-1] * 1e3, 3) if late else None,
+            "lag_ms_max": round(late[0] * 1e3, 3) if late else None,
             "reads": reads,
             "stamped": len(lags),
             "resent": sum(exchange.resent for exchange in loop.done),

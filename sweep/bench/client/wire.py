@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import functools
 import re
 from typing import Iterator, List, NamedTuple, Optional, Tuple
 
@@ -11,6 +12,11 @@ from .arrivals import Arrivals
 END = b"\r\n0\r\n\r\n"  # the end of a chunked body; never inside an event stream of JSON
 MAX_HEAD = 65536
 STATUS = re.compile(rb"HTTP/1\.([01]) (\d{3})[ \r]")
+BEFORE, BEHIND = (
+    b"\r\ndata: ",
+    b"\n\n\r\n",
+)  # an event that is a chunk: between size and JSON; behind
+CHUNK = re.compile(rb"([0-9a-fA-F]{1,7})%b([^\r\n]*)%b" % (BEFORE, BEHIND))
 EVENT = re.compile(rb"data: ?([^\r\n]*)\r?\n\r?\n")  # what nearly all events look like
 
 
@@ -33,17 +39,23 @@ def parse_head(raw: bytes) -> Optional[Head]:
         return None
     if match is None or end < 0:
         raise ValueError("not an HTTP response: %r" % raw[:40])
+    return read_head(raw[: end + 4])
+
+
+@functools.lru_cache(maxsize=64)
+def read_head(head: bytes) -> Head:
+    """A head that is whole; those of one second are alike."""
     fields = {}
-    for line in raw[:end].decode("latin-1").split("\r\n")[1:]:
+    for line in head.decode("latin-1").split("\r\n")[1:-2]:
         name, _, value = line.partition(":")
         fields[name.strip().lower()] = value.strip()
     chunked = fields.get("transfer-encoding", "").lower() == "chunked"
     size = fields.get("content-length", "")
     length = int(size) if size.isdigit() and not chunked else None
-    keep = match.group(1) == b"1" and fields.get("connection", "").lower() != "close"
+    keep = head.startswith(b"HTTP/1.1") and fields.get("connection", "").lower() != "close"
     return Head(
-        size=end + 4,
-        status=int(match.group(2)),
+        size=len(head),
+        status=int(head[9:12]),
         chunked=chunked,
         length=length,
         keep=keep and (chunked or length is not None),
@@ -85,6 +97,19 @@ class Payload:
         self.over = False
         self.whole = False
 
+    @property
+    def left(self) -> int:
+        """Bytes that are not read."""
+        return 0 if self.over else len(self.raw) - self.at
+
+    def event(self) -> Optional[bytes]:
+        """Takes the next chunk if it is one event of nothing but data: that. Else None."""
+        chunk = CHUNK.match(self.raw, self.at) if self.head.chunked else None
+        if chunk is None or int(chunk[1], 16) != chunk.end() - chunk.end(1) - 4:
+            return None
+        self.at = chunk.end()
+        return chunk[2]
+
     def take(self, pieces: int) -> Body:
         """So many more chunks, and on to one that is a single event; or all that is left."""
         if not self.head.chunked:
@@ -105,7 +130,7 @@ class Payload:
             outer.append(start)
             size += len(parts[-1])
             self._behind_chunk()
-            if self.over or (len(parts) > pieces and EVENT.fullmatch(parts[-1])):
+            if self.over or (len(parts) >= pieces and EVENT.fullmatch(parts[-1])):
                 break
         return Body(b"".join(parts), inner, outer)
 
