@@ -266,6 +266,17 @@ def test_what_other_answers_taught_makes_nothing_of_this_one(
     same(cut(raw[:at] + broken + raw[at + len(broken) :], cut_at))
 
 
+@pytest.mark.parametrize(
+    "ids", ["", " ", "1", "0", "1, 20", "1,20", "1,", ",1", "1 2", "01", "1,  2", "9" * 19]
+)
+def test_ids_are_what_json_has_for_them(ids):
+    told = b'{"text": "a", "output_ids": [%s], "meta_info": {"completion_tokens": %d}}'
+    events = [b"data: " + told % (ids.encode(), number) + b"\n\n" for number in range(1, 40)]
+    broken = same([body([*events, event("[DONE]")])]).error
+    assert (broken or "").startswith("invalid JSON") == (ids in ("1,", ",1", "1 2", "01"))
+    assert same([body([*events[:20], events[20].replace(b"[", b"[,"), *events])]).error is not None
+
+
 def by_json(data: bytes) -> Said | None:
     told = json.loads(data.decode("utf-8"))
     return said_by(told) if isinstance(told, dict) and not told.get("error") else None
