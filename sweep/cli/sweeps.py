@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 import time
 from datetime import UTC, datetime
@@ -171,6 +172,10 @@ def stop(options: Options, /, run: str | None, runs_dir: Path) -> None:
     state = found.lock_state()
     if not state.held or state.owner is None:
         raise RunDirectoryError(f"{found.id} is not running")
+    if state.owner.host != socket.gethostname():
+        raise RunDirectoryError(
+            f"{found.id} is swept by {state.owner}; call `sweep stop {found.id}` on that machine"
+        )
     try:
         os.kill(state.owner.pid, signal.SIGTERM)
         # One that Ctrl-Z has stopped would hear of it when somebody lets it go on.

@@ -11,7 +11,7 @@ from sweep.detached.place import Place
 from sweep.errors import HostError
 from sweep.host import Host, Result
 from sweep.results import RunDirectory, copies
-from sweep.systemd.site import properties, quote
+from sweep.systemd.site import PATIENT, properties, quote
 
 TRANSFER_S = 600.0
 # The tool gives the host back after SIGTERM, and production may take its time.
@@ -103,9 +103,11 @@ class Remote:
         self._must("start the sweep there", self.host.run(script))
 
     def active(self) -> bool:
-        """Its unit still works."""
-        result = self.host.run(f"{self._systemctl} show -p ActiveState -- {self.place.unit}\n")
-        return properties(result.stdout).get("ActiveState") in ALIVE
+        """Its unit still works. Raises HostError where systemd does not say."""
+        show = f"{self._systemctl} show -p ActiveState -- {self.place.unit}\n"
+        result = self.host.run(PATIENT + show)
+        self._must("look at the sweep there", result)
+        return properties(result.stdout)["ActiveState"] in ALIVE
 
     def fetch(self, run: RunDirectory) -> bool:
         """Bring the copy here up to date; whether the run still works there.
@@ -121,7 +123,8 @@ class Remote:
         known = json.dumps(copies.known(run)).encode()
         result = self.host.run(script, timeout_s=TRANSFER_S, stdin=known)
         self._must("fetch the run", result)
-        if result.stdout:
+        # Somebody else who looked may have brought it home meanwhile, and gone on with it.
+        if result.stdout and copies.place(run) == self.place.to_bytes():
             copies.receive(run, result.stdout)
         return active
 
@@ -134,11 +137,16 @@ class Remote:
         self.host.run(f"rm -rf {quote(self.place.secrets)}\n")
 
     def forget(self) -> None:
-        """Nothing of it is left there; what it fetched is here."""
+        """Nothing of it is left there; what it fetched is here. Raises HostError while it works."""
         place = self.place
         own = quote(place.base, self._unfinished, place.secrets)
         parents = quote(*(path.rsplit("/", 1)[0] for path in (place.base, place.secrets)))
-        self.host.run(f"rm -rf {own}\nrmdir {parents} 2>/dev/null; :\n", timeout_s=60)
+        script = (
+            f"{PATIENT}case $({self._systemctl} show -p ActiveState -- {place.unit}) in\n"
+            '  *=inactive | *=failed) ;; *) echo "its sweep is at work" >&2; exit 1 ;;\nesac\n'
+            f"rm -rf {own}\nrmdir {parents} 2>/dev/null; :\n"
+        )
+        self._must("tidy up there", self.host.run(script, timeout_s=60))
 
     def _must(self, what: str, result: Result) -> None:
         if not result.ok:

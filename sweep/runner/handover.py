@@ -76,7 +76,7 @@ def _give_back(session: Session, *, after_trouble: bool = False) -> None:
                 with suppress(HostError, OutOfRoom, RunDirectoryError):
                     collect(session)
             sweep.stage(Stage("restore"))
-            session.quiesce()
+            session.quiesce(doubtful=after_trouble)
             with noticing_reboots(session):
                 restored = session.systemd.restore()
             sweep.note(restored.text)

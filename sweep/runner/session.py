@@ -114,10 +114,16 @@ class Session:
             if started is not None:
                 self.sweep.run.write_journal(launch.id, self.journal(started, ended=True))
 
-    def quiesce(self) -> None:
-        """End what the server still works on: SGLang drains without limit otherwise."""
+    def quiesce(self, *, doubtful: bool = False) -> None:
+        """End what the server still works on: SGLang drains without limit otherwise.
+
+        Where this sweep may have lost its host (`doubtful`, or it has slept for long) the host is
+        asked first: another sweep's server may answer on the port.
+        """
+        doubtful = doubtful or self.systemd.silent_s > self.sweep.spec.deadman_s / 2
         with suppress(SweepError, OSError):
-            self.api.abort_all()
+            if not doubtful or self.systemd.has_the_host():
+                self.api.abort_all()
 
 
 def require_python(host: Host, spec: HostSpec, version: str | None) -> None:

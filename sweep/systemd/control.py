@@ -201,8 +201,18 @@ class Systemd:
         Raises HostError naming what did not come back.
         """
         within_s = self._spec.server.health_timeout_s if within_s is None else within_s
-        known = self._held.record if self._held else None
+        # In the same boot a record that is gone was acted on: whoever stopped production meant it.
+        known = self._held.record if self._held and self._started_anew() else None
         return self._restorer.restore("the sweep ended", within_s, known)
+
+    def _started_anew(self) -> bool:
+        """Is this another boot than the one that was taken? Raises HostError without an answer."""
+        answer = self.site.ask("look at the boot", f"echo @@boot; {self.site.boot_id}")
+        return text(answer["boot"]) != self.facts.boot_id
+
+    def has_the_host(self) -> bool:
+        """Is the host still this run's? Whose it is by now may have the same port and unit."""
+        return self._hold.is_ours()
 
     @property
     def restores_after_boot(self) -> bool:
@@ -241,6 +251,7 @@ class Held:
     def __init__(self, site: Site, hold: Hold, takeover: Takeover) -> None:
         self._site = site
         self._hold = hold
+        self.is_ours = hold.is_ours
         self.record, self.kept = takeover.record, takeover.kept
         self._memory = GpuMemory(site)
         self._clearing = Clearing(site, self._memory)

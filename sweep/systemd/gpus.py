@@ -126,11 +126,15 @@ class GpuMemory:
         until = clock.monotonic() + deadline_s
         limits = {uuid: mib for uuid, mib in before.items() if uuid in uuids}
         while limits:
-            held = next(filter(None, (above(one, limits) for one in self._readings())), None)
-            if not held:
+            readings = self._readings()
+            held = next(filter(None, (above(one, limits) for one in readings)), None)
+            # A card that is not shown is not free: nvidia-smi hangs, or the card fell off its bus.
+            unseen = sorted({uuid for one in readings for uuid in limits.keys() - _memory(one)})
+            if readings and not held and not unseen:
                 return
             if clock.monotonic() >= until:
-                raise LaunchError("gpu_busy", self._busy(held, limits, deadline_s))
+                busy = self._busy(held, limits, deadline_s) if held else _unseen(unseen, deadline_s)
+                raise LaunchError("gpu_busy", busy)
             clock.sleep(INTERVAL_S)
 
     def _readings(self) -> list[tuple[Gpu, ...]]:
@@ -170,6 +174,13 @@ class GpuMemory:
         lines = text(self._site.run(_HOLDERS).stdout).splitlines()
         rows = csv.reader(lines, skipinitialspace=True)
         return [(row[0], int(row[1]), row[2]) for row in rows if len(row) == 3 and row[1].isdigit()]
+
+
+def _unseen(uuids: Sequence[str], waited_s: float) -> str:
+    cards = ", ".join(uuids) or "any card"
+    return (
+        f"{waited_s:.0f} s after the stop nvidia-smi does not show {cards}; see whether it answers"
+    )
 
 
 def _same(one: Mapping[str, int], other: Mapping[str, int]) -> bool:

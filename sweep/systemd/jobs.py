@@ -100,7 +100,7 @@ for directory in {work}/*/; do
   [ -d "$directory" ] || continue
   name=$(basename "$directory")
   echo "@@$name"
-  {site.systemctl} show -p ActiveState -- "{self._site.paths.job_unit_prefix}$name.service"
+  {site.systemctl} show -p ActiveState -- "{self._site.paths.job_unit_prefix}$name.service" || exit
   echo "Status=$(cat "$directory/exit" 2>/dev/null)"
   echo "Began=$(date -r "$directory/run.sh" +%s 2>/dev/null)"
   echo "Ended=$(date -r "$directory/exit" +%s 2>/dev/null)"

@@ -32,9 +32,13 @@ class HostRun:
 
 
 def runs(site: Site, *, restored: bool) -> list[str]:
-    """Runs with a record on this host, this one among them; also those from before a reboot."""
+    """Runs with a record on this host, this one among them; also those from before a reboot.
+
+    Raises HostError: what was not answered is not "none", and would cost them their production.
+    """
     state, kept = quote(site.paths.state), quote(site.paths.kept_root)
-    answer = site.run(f"""
+    answer = site.ask("look for runs", f"""
+echo @@runs
 for run in {state}/*/; do
   [ -e "$run/record.json" ] && [ {"-e" if restored else "! -e"} "$run/restored" ] && basename "$run"
 done
@@ -44,7 +48,7 @@ for run in {":" if restored else f"{kept}/*/"}; do
   [ -e {state}/"$name"/record.json ] || echo "$name"
 done
 :""")  # fmt: skip
-    return text(answer.stdout).split()
+    return text(answer["runs"]).split()
 
 
 def runs_on(host: Host, spec: HostSpec, clock: Clock) -> tuple[HostRun, ...]:

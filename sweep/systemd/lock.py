@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sweep.errors import HostRefused
-from sweep.systemd.owner import Owner, process_started
+from sweep.systemd.owner import HIDDEN, Owner, process_started
 from sweep.systemd.paths import Paths
 from sweep.systemd.site import Site, properties, quote, text
 
@@ -75,9 +75,11 @@ def why_dead(
     if owner.machine == me.machine:
         if owner.boot_id != me.boot_id:
             return "this machine was started anew since"
-        if started(owner.pid) != owner.pid_started:
+        now = started(owner.pid)
+        if now not in (owner.pid_started, HIDDEN):
             return f"its process {owner.pid} is gone"
-        return None
+        if now != HIDDEN:
+            return None
     if not found.timer_armed and not found.young:
         return "its dead-man timer is armed no more"
     return None
@@ -168,7 +170,7 @@ def _place(site: Site, mine: Lock) -> Found | None:
     new, lock = quote(f"{paths.state}/new-{_mark(mine)}"), quote(paths.lock)
     script = f"""
 umask 022
-mkdir -p {quote(paths.state)} && rm -f {new} && cat > {new} || exit
+mkdir -p {quote(paths.state)} && rm -f {new} && {_written(mine)} > {new} || exit
 if ln {new} {lock} 2>/dev/null || cmp -s {new} {lock}
 then echo @@mine
 else echo @@lock; cat {lock}; [ -s {lock} ] || [ ! -e {lock} ] || echo '(empty)'
@@ -176,7 +178,7 @@ fi
 rm -f {new}
 """
     while True:
-        answer = site.ask("lock the host", script, stdin=mine.line + b"\n")
+        answer = site.ask("lock the host", script)
         if "mine" in answer:
             return None
         # Nothing to read: released between the two commands, so try again.
@@ -212,6 +214,14 @@ echo @@restore; {site.systemctl} show -p ActiveState -- {theirs.restore_unit} ||
 """
 
 
+def _written(lock: Lock) -> str:
+    """A shell command that prints the lock's line.
+
+    Not from standard input, whose end may as well be that of a connection: half a lock is nobody's.
+    """
+    return f"printf '%s\\n' {quote(lock.line.decode())}"
+
+
 def _mark(lock: Lock) -> str:
     """Of one process: two of them may come at once for the same run, each with a copy of it."""
     return hashlib.sha256(lock.line).hexdigest()[:16]
@@ -229,7 +239,7 @@ def _replace(site: Site, mine: Lock, dead: Found) -> bool:
     script = f"""
 umask 022
 find {quote(state)} -name 'claim-*' -mmin +1 -exec rm -f {{}} +
-rm -f {new} && cat > {new} || exit
+rm -f {new} && {_written(mine)} > {new} || exit
 printf '%s\\n' {quote(dead.line.decode())} > {old}
 if ln {new} {claim} 2>/dev/null || cmp -s {new} {claim}; then
   if cmp -s {old} {lock}; then mv -f {claim} {lock}; else rm -f {claim}; fi
@@ -237,4 +247,4 @@ fi
 cmp -s {new} {lock} && echo @@mine
 rm -f {new} {old}
 """
-    return "mine" in site.ask("take over the lock", script, stdin=mine.line + b"\n")
+    return "mine" in site.ask("take over the lock", script)

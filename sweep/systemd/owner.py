@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+HIDDEN = "hidden"
+
 
 @dataclass(frozen=True)
 class Owner:
@@ -53,14 +55,15 @@ class Owner:
 def process_started(pid: int) -> str | None:
     """When a process of this machine started, as text that only means something here; None: gone.
 
-    Together with the pid it names one process for ever; a pid alone is used again.
+    Together with the pid it names one process for ever; a pid alone is used again. HIDDEN: there is
+    such a process, of a user whose processes we may not see (/proc mounted with hidepid).
     """
     stat = Path(f"/proc/{pid}/stat")
     if Path("/proc/self/stat").exists():
         try:
             fields = stat.read_text(errors="replace").rpartition(")")[2].split()
         except OSError:
-            return None
+            return HIDDEN if _exists(pid) else None
         # Fields are counted from the state, the third of proc(5); the start is the 22nd.
         return fields[19] if fields[0] not in "ZX" else None
     shown = subprocess.run(
@@ -68,6 +71,16 @@ def process_started(pid: int) -> str | None:
         capture_output=True, text=True, check=False, timeout=10,
     )  # fmt: skip
     return shown.stdout.strip() or None
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _user() -> str:
@@ -78,8 +91,11 @@ def _user() -> str:
 
 
 def _machine() -> str:
-    """Containers of one machine share its boot id and often its name, but not a pid namespace."""
-    name = _first_line("/etc/machine-id") or socket.gethostname()
+    """Containers of one machine share its boot id and often its name, but not a pid namespace.
+
+    Copies of a virtual machine share its machine id, but not its name.
+    """
+    name = f"{_first_line('/etc/machine-id')} {socket.gethostname()}"
     try:
         return f"{name} {Path('/proc/self/ns/pid').readlink()}"
     except OSError:

@@ -104,7 +104,7 @@ if [ -e {run}/restored ]; then
   exit 0
 fi
 [ -e {run}/why ] || echo {quote(why)} > {run}/why
-{f": > {run}/forget" if forget else ""}
+{f"true > {run}/forget" if forget else ""}
 {site.systemctl} start --no-block {paths.restore_unit} 2>/dev/null || {start}
 """
         return "record" in site.ask("start the restore", script)
@@ -156,7 +156,9 @@ fi
     def _is_free(self) -> bool:
         """Is this host no other sweep's by now?"""
         lock = quote(self._site.paths.lock)
-        return self._site.run(f"[ ! -e {lock} ] || {holds(self._site.paths)}").ok
+        free = f"[ ! -e {lock} ] || {holds(self._site.paths)}"
+        answer = self._site.ask("look at the lock", f"echo @@free; if {free}; then echo yes; fi")
+        return text(answer["free"]) == "yes"
 
     def _restored_at(self, record: Record) -> str:
         """When the host restored this run; empty when it did not, or what it started has failed."""

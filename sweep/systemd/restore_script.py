@@ -100,7 +100,8 @@ def _stop_ours(site: Site) -> str:
     return f"""why=$(cat {run}/why 2>/dev/null ||
   echo "nothing was heard of the sweep for {site.spec.deadman_s:g} s")
 say "restoring: $why"
-: > {run}/restoring
+# true, not the colon: a redirection that fails there ends a script, with production down.
+true > {run}/restoring
 {KNOW_HOME}
 {systemctl} stop {paths.timer} 2>/dev/null
 rm -f {quote(paths.secrets_env, paths.secrets_config)}
@@ -299,14 +300,17 @@ def _end(site: Site, record: Record) -> str:
 {{ date -u +%Y-%m-%dT%H:%M:%SZ; echo "$why"; }} > {run}/restored.new
 mv -f {run}/restored.new {run}/restored
 forget_kept
-if {holds(paths)}; then rm -f {quote(paths.lock)}; fi
 # The timer may have been renewed while this ran.
 {site.systemctl} stop {paths.timer} 2>/dev/null
+forget=
 if [ -e {run}/forget ]; then
+  forget=yes
   rm -rf {run}
 {results(paths)}
-  rmdir {quote(paths.state, paths.work, paths.work_root)} 2>/dev/null
 fi
+# Last: whoever has it next may be this very run, in these very places.
+if {holds(paths)}; then rm -f {quote(paths.lock)}; fi
+[ -z "$forget" ] || rmdir {quote(paths.state, paths.work, paths.work_root)} 2>/dev/null
 say "done"
 exit 0
 """

@@ -167,14 +167,23 @@ esac
             raise LaunchError("exec_failed", f"systemd did not start {site.paths.unit}: {why}")
         return Started(shown["InvocationID"], started_at)
 
+    def require_ours(self) -> None:
+        """Raise HostTaken unless the host is still this run's."""
+        site = self._site
+        self._hold.require(site.ask("look whose the host is", self._hold.guard()))
+
     def stopping(self) -> str:
-        """Shell lines that stop the run's benchmark clients, and ask systemd to stop the unit."""
+        """Shell lines that stop the run's benchmark clients, and ask systemd to stop the unit.
+
+        Nothing where the host is another sweep's by now: its unit may have the same name.
+        """
         site, paths = self._site, self._site.paths
         return f"""
+( {self._hold.guard()}
 for job in {quote(paths.run)}/jobs/*; do
   [ -e "$job" ] && {site.systemctl} stop "${{job##*/}}" 2>/dev/null
 done
-{site.systemctl} stop --no-block {quote(paths.unit)} 2>/dev/null
+{site.systemctl} stop --no-block {quote(paths.unit)} 2>/dev/null ) >/dev/null
 """
 
     def awaiting_end(self) -> str:

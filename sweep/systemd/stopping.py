@@ -33,8 +33,8 @@ class Stopping:
     def stop(self, uuids: Sequence[str] | None, before: Mapping[str, int]) -> float:
         """Stop and wait; the seconds it took. `uuids`: the server's cards, None for all.
 
-        Nobody else's process is touched. Raises LaunchError: gpu_busy naming who can be seen, hang
-        when the unit does not end, port_in_use when another process has its port.
+        Nobody else's process is touched. Raises HostTaken; LaunchError: gpu_busy naming who can be
+        seen, hang when the unit does not end, port_in_use when another process has its port.
         """
         clock = self._site.clock
         began = clock.monotonic()
@@ -46,6 +46,8 @@ class Stopping:
             before_look = waiting
             limit = span_s(state.stop_timeout) + _KILL_MARGIN_S
             now = clock.monotonic()
+            if not state.ended and state.deadman == "gone":
+                self._service.require_ours()
             if not state.ended and now - began > limit:
                 raise LaunchError("hang", self._service.left_over(state, now - began))
             if state.ended:

@@ -54,19 +54,21 @@ def take(site: Site, mine: Lock, health: Health) -> tuple[Hold, Takeover]:
     mine = replace(mine, host_boot_id=boot_id)
     lock, taken_over = take_lock(site, mine)
     hold = Hold(site, lock)
-    others = runs(site, restored=False)
+    others: Sequence[str] | None = None
     try:
+        others = runs(site, restored=False)
         _end_renamed(site)
         seen = look(site, production_units(site))
         require_production(site, seen)
-        record, notes = _record(site, seen, others, health)
-        _make_directories(site, serving=any(one.active for one in seen))
+        by_command = runs_by_command(site)
+        record, notes = _record(site, seen, others, health, by_command=by_command)
+        _make_directories(site, serving=by_command or any(one.active for one in seen))
         write_record(site, record)
         not_kept = keep(site)
         hold.arm()
     except SweepError:
         release(site)
-        if site.paths.run_id not in others:
+        if others is not None and site.paths.run_id not in others:
             run, state = quote(site.paths.run), quote(site.paths.state)
             site.run(f"{forget(site)}rm -rf {run}; rmdir {state} 2>/dev/null; :")
         raise
@@ -100,7 +102,7 @@ def write_record(site: Site, record: Record) -> None:
 
 
 def _record(
-    site: Site, seen: Sequence[Seen], others: Sequence[str], health: Health
+    site: Site, seen: Sequence[Seen], others: Sequence[str], health: Health, *, by_command: bool
 ) -> tuple[Record, list[str | None]]:
     paths = site.paths
     record = Record(
@@ -108,7 +110,7 @@ def _record(
         unit=paths.unit,
         units=tuple(one.name for one in seen if one.active),
         judged=tuple(one.name for one in seen),
-        by_command=runs_by_command(site),
+        by_command=by_command,
     )
     if record.owed and site.spec.production_health:
         trouble = health.trouble()

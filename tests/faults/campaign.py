@@ -13,8 +13,10 @@ from tests.faults.ground import Ground, NeverError
 from tests.faults.judge import Key, Trial, judge, look_before, records
 
 MOST_RESUMES = 5
-# Exit statuses after which a person resumes: 0 is done, 2, 3 and 70 cannot be meant.
-GO_ON = {1, 4, 5, 6, 129, 130, 143, -signal.SIGKILL}
+# Exit statuses after which a person resumes: 0 is done, 2, 3 and 70 cannot be meant. When all is
+# given back, a signal ends the tool as it ends any program.
+ENDED = {-signal.SIGHUP, -signal.SIGINT, -signal.SIGTERM, -signal.SIGKILL}
+GO_ON = {1, 4, 5, 6, 129, 130, 143, *ENDED}
 SERVES_WITHIN_S = 60.0
 
 

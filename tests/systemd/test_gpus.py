@@ -102,6 +102,16 @@ def test_a_card_that_stays_held_is_told_with_its_holder(gpu_host: Target) -> Non
         assert "GPU 1" not in caught.value.detail
 
 
+def test_a_card_that_is_not_shown_is_not_free(gpu_host: Target) -> None:
+    with taken(gpu_host, hurried=True) as systemd:
+        systemd.install(rendered(gpu_host, "/bin/sleep 600"), NO_SECRETS)
+        systemd.start()
+        gpu_host.sh("printf '1 9000\n' > /tmp/cards-of-test")
+        with pytest.raises(LaunchError, match=r"gpu_busy: .*does not show GPU-0;"):
+            systemd.stop()
+        gpu_host.sh("printf '0 40\n1 9000\n' > /tmp/cards-of-test")
+
+
 def test_a_card_that_stays_held_fails_the_next_start_too(gpu_host: Target) -> None:
     unit = rendered(gpu_host, "/bin/sleep 600")
     with taken(gpu_host, hurried=True) as systemd:

@@ -189,6 +189,22 @@ def test_stopping_ends_children_that_do_not_want_to(target: Target) -> None:
         assert systemd.poll().active == "inactive", "failed means nothing after our own stop"
 
 
+def test_whoever_lost_the_host_stops_nobody_elses_server(root: Target) -> None:
+    """As a laptop that wakes up in the middle of its stop: the unit is the next sweep's by now."""
+    with taken(root) as systemd:
+        launch(systemd, root, http_server(root.port))
+        held = f"{root.runtime}/sweep/lock"
+        root.sh(f"mv {held} {held}.mine; echo '{{}}' > {held}")
+        assert not systemd.has_the_host()
+        with pytest.raises(HostTaken):
+            systemd.stop()
+        assert root.active(root.spec.unit) == "active"
+        root.sh(f"mv -f {held}.mine {held}")
+        assert systemd.has_the_host()
+        systemd.stop()
+        assert root.active(root.spec.unit) == "inactive"
+
+
 def test_a_server_left_running_is_stopped_before_the_next(target: Target) -> None:
     with taken(target) as systemd:
         first = launch(systemd, target, http_server(target.port))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 import pytest
@@ -162,6 +163,21 @@ def test_what_a_person_stopped_after_the_host_restored_it_stays_down(target: Tar
         target.remove_units(["llm.service"])
 
 
+def test_who_wakes_up_late_starts_nothing_that_a_person_stopped(root: Target) -> None:
+    """Its run was restored from elsewhere meanwhile, and production stopped for a reason."""
+    target = root.with_(production=("llm.service",))
+    target.add_units({"llm.service": service(SLEEP)}, start=["llm.service"])
+    try:
+        asleep = target.systemd("r-asleep")
+        asleep.take(me())
+        target.systemd("r-asleep").restore(within_s=30)
+        target.sh("systemctl stop llm.service")
+        assert "nothing to restore" in asleep.restore(within_s=30).text
+        assert target.active("llm.service") == "inactive"
+    finally:
+        target.remove_units(["llm.service"])
+
+
 def test_nothing_to_restore(target: Target) -> None:
     assert "nothing to restore" in target.systemd().restore(within_s=5).text
     target.systemd().hand_over()
@@ -232,7 +248,9 @@ def test_production_that_systemd_does_not_run(target: Target) -> None:
         target.sh(f"rm -rf {place}")
 
 
-def test_a_host_that_was_started_anew_gets_its_production_back(target: Target) -> None:
+def test_a_host_that_was_started_anew_gets_its_production_back(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A boot empties /run, record and timer included, and starts only what is enabled."""
     target = target.with_(production=("llm.service",))
     target.add_units({"llm.service": service("/bin/sleep 600")}, start=["llm.service"])
@@ -242,6 +260,8 @@ def test_a_host_that_was_started_anew_gets_its_production_back(target: Target) -
             systemd.start()
             target.sh(f"{target.systemctl} stop {systemd.site.paths.timer} {target.spec.unit}")
             target.wipe()
+            before = dataclasses.replace(systemd.facts, boot_id="the boot before")
+            monkeypatch.setattr(systemd, "facts", before)
             assert systemd.restore().units == ("llm.service",)
             assert target.active("llm.service") == "active"
     finally:

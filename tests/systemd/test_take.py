@@ -11,7 +11,9 @@ import pytest
 
 from sweep.clock import SystemClock
 from sweep.errors import HostError, HostRefused
+from sweep.host import Result
 from sweep.systemd import lock, runs_on
+from sweep.systemd.leftovers import runs
 from sweep.systemd.owner import process_started
 from sweep.systemd.site import Site
 from tests.systemd.conftest import connection_as
@@ -140,6 +142,40 @@ def test_a_lock_that_is_released_while_it_is_looked_at_is_no_others(
     monkeypatch.undo()
     assert lock_of(root)["pid_started"] == me().pid_started
     heir.restore(within_s=30)
+
+
+def test_a_lock_does_not_depend_on_what_may_be_cut_off(root: Target) -> None:
+    """A connection that is lost looks like the end of standard input: half a lock is nobody's."""
+
+    class Deaf:
+        name = root.host.name
+
+        def run(self, script: str, *, timeout_s: float = 30, stdin: bytes = b"") -> Result:
+            return root.host.run(script, timeout_s=timeout_s)
+
+    site = dataclasses.replace(root.systemd("r-deaf").site, host=Deaf())
+    mine = lock.Lock("r-deaf", root.spec.unit, "boot", me())
+    assert lock.take_lock(site, mine) == (mine, None)
+    heir = lock.Lock("r-heir", root.spec.unit, "another", me())
+    assert lock.take_lock(site, heir)[0] == heir
+    lock.release(dataclasses.replace(site, paths=site.paths.of_run("r-heir")))
+    root.sh(f"rmdir {root.runtime}/sweep")
+
+
+@pytest.mark.parametrize("status", [1, 124, 137])
+def test_runs_that_cannot_be_listed_are_not_none(root: Target, status: int) -> None:
+    """Else whoever takes the host over would forget what a dead run owes."""
+
+    class Hung:
+        name = root.host.name
+
+        def run(self, script: str, *, timeout_s: float = 30, stdin: bytes = b"") -> Result:
+            return Result(status, b"@@runs\n", b"")
+
+    spec = root.spec.model_copy(update={"reconnect_for_s": 0})
+    site = dataclasses.replace(root.systemd("r-hung").site, host=Hung(), spec=spec)
+    with pytest.raises(HostError, match="look for runs"):
+        runs(site, restored=False)
 
 
 def test_a_dead_owners_run_goes_on_under_the_same_id(target: Target) -> None:

@@ -15,7 +15,7 @@ from sweep.systemd import HostFacts, Listener, Owner
 from sweep.systemd.facts import require_usable
 from sweep.systemd.jobs import job_state
 from sweep.systemd.lock import Found, Lock, why_dead
-from sweep.systemd.owner import process_started
+from sweep.systemd.owner import HIDDEN, process_started
 from sweep.systemd.paths import Homes, Paths
 from sweep.systemd.production import Record
 from sweep.systemd.restore import is_up
@@ -45,6 +45,7 @@ ELSEWHERE = dataclasses.replace(ME, machine="another")
         (found(dataclasses.replace(ME, boot_id="older")), "this machine was started anew since"),
         (found(dataclasses.replace(ME, pid_started="1")), "its process {pid} is gone"),
         (found(ELSEWHERE), None),
+        (found(dataclasses.replace(ME, machine=f"{ME.machine} copied")), None),
         (found(ELSEWHERE, timer=False, young=True), None),
         (found(ELSEWHERE, timer=False), "its dead-man timer is armed no more"),
         (found(ELSEWHERE, boot="older"), "the host was started anew since"),
@@ -52,6 +53,14 @@ ELSEWHERE = dataclasses.replace(ME, machine="another")
 )
 def test_when_an_owner_is_held_for_dead(lock: Found, reason: str | None) -> None:
     assert why_dead(lock, ME, BOOT) == (reason and reason.format(pid=ME.pid))
+
+
+def test_a_process_that_may_not_be_seen_is_as_one_elsewhere() -> None:
+    """/proc mounted with hidepid: another user's process is there, and cannot be looked at."""
+    hidden = dataclasses.replace(ME, pid_started="1")
+    assert why_dead(found(hidden), ME, BOOT, lambda _: HIDDEN) is None
+    reason = why_dead(found(hidden, timer=False), ME, BOOT, lambda _: HIDDEN)
+    assert reason == "its dead-man timer is armed no more"
 
 
 def test_a_process_is_known_by_its_start_and_not_by_its_number() -> None:
