@@ -55,7 +55,8 @@ def recommend(
     that breaks a limit counts as if it had not been measured.
 
     Writes recommended.service (for a run) and adaptive.json (for SGLang's
-    --speculative-adaptive-config) beside the results.
+    --speculative-adaptive-config) beside the results; under --mix and --slo, which the report there
+    knows nothing of, to -o alone.
     """
     from sweep.report.adaptive import adaptive
     from sweep.report.analysis import analyse
@@ -80,43 +81,50 @@ def recommend(
         left_out = [one for source in results.sources for one in source.left_out]
         click.echo("\n".join(["nothing was measured yet", *left_out]))
     for one, schedule in zip(found, schedules, strict=True):
-        answer = Answer(one, schedule, results.sources[0], len(found) > 1)
+        answer = Answer(one, schedule, results.sources[0], len(found) > 1, bool(shares or limits))
         answer.carry_out(options, output, spoken=form == "text")
 
 
 @dataclass(frozen=True)
 class Answer:
-    """One recommendation, to be said and to be written as files; `several`: one of many."""
+    """One recommendation, to be said and to be written as files.
+
+    `several`: one of many; `special`: under a mix or limits of its own.
+    """
 
     found: Recommendation
     schedule: Adaptive
     source: Source
     several: bool
+    special: bool
 
     def carry_out(self, options: Options, output: Path | None, *, spoken: bool) -> None:
         from sweep.report.paste import paste_for
 
-        pasted = paste_for(self.source, self.found.group, self.found.steps, options.templates)
+        pasted = paste_for(self.source, self.found.group, self.found.to_paste, options.templates)
         files = {}
         if pasted is not None:
             files["recommended.service"] = pasted.service
         if self.schedule.text is not None:
             files["adaptive.json"] = self.schedule.text
-        place = output or (self.source.path if self.source.kind == "run" else None)
-        if spoken:
-            self._say(pasted, written=place is not None)
-        if place is None:
-            return
+        beside = self.source.kind == "run" and not self.special
+        place = output or (self.source.path if beside else None)
+        written: list[Path] = []
+        # Before anything is said: whoever reads may not read to the end (| head).
         try:
-            with written_to(output):
-                paths = [self._write(place, self._named(name), files[name]) for name in files]
+            if place is not None:
+                with written_to(output):
+                    written += [
+                        self._write(place, self._named(name), files[name]) for name in files
+                    ]
         except SweepError as error:
             if output is not None:
                 raise
             # The run may be somebody else's: the answer is what was asked for.
             click.echo(f"note: {error}; -o DIR puts the files elsewhere", err=True)
-            return
-        for path in paths:
+        if spoken:
+            self._say(pasted, written=place is not None)
+        for path in written:
             options.say(f"wrote {path}")
 
     def _say(self, pasted: Pasted | None, *, written: bool) -> None:
@@ -135,8 +143,10 @@ class Answer:
     def _to_paste(self, pasted: Pasted | None, *, written: bool) -> Iterator[str]:
         from sweep.report.paste import flags_alone
 
-        steps = self.found.steps
+        steps = self.found.to_paste
         if steps is None:
+            if self.found.steps is not None:
+                yield "\nnothing to paste: no point with speculation was measured yet"
             return
         if pasted is not None:
             yield f"\nsteps={steps} as a command line:\n{pasted.command}"

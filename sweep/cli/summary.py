@@ -79,7 +79,8 @@ def closing_lines(run: RunDirectory, plan: Plan, rows: Sequence[Row]) -> Iterato
     if any("capped" in str(row["flags"]) for row in rows):
         yield "* more concurrent requests than the server admits: this measures queueing as well"
     yield f"{ok} ok, {failed} failed, {missing} not measured"
-    yield f"rows: {run.csv_path}"
+    if rows:
+        yield f"rows: {run.csv_path}"
     if failed or missing or not gave_back(run.events()):
         yield f"go on with: {of_run('resume', run.path)}"
 

@@ -15,7 +15,6 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from sweep.hints import of_run
 from sweep.plan import Plan, latest
 from sweep.plan_document import plan_from_doc
 from sweep.results import RunDirectory, Status
@@ -121,8 +120,8 @@ def view(
     below: list[RenderableType] = []
     if failed := list(failures(plan, rows)):
         below += [Text(), *_failure_lines(failed)]
-    if status.state in ("interrupted", "ended") and status.ok < status.trials:
-        below += [Text(), Text(f"go on with: {of_run('resume', status.path)}")]
+    if now := status.what_now():
+        below += [Text(), *map(Text, now)]
     room = len(status.launches)
     if fit is not None:
         room = fit.height - len(fit.render_lines(Group(*parts, *below))) - TABLE_LINES

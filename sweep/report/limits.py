@@ -66,7 +66,7 @@ def within(group: Group, limits: Limits) -> Kept:
     """What keeps every limit: the choice, its rivals and its reasons are of these points alone.
 
     Raises:
-        UsageError: a limit on what is no column of results.
+        UsageError: a limit on what is no column of results, or was measured nowhere here.
     """
     if unknown := [name for name in limits if name not in _LIMITABLE]:
         raise UsageError(
@@ -74,6 +74,13 @@ def within(group: Group, limits: Limits) -> Kept:
         )
     if not limits:
         return Kept(group, {})
+    cells = [cell for load in group.loads for cell in load.cells if cell.ok]
+    seen = {name for cell in cells for name in _LIMITABLE if cell.numbers.get(name) is not None}
+    if cells and (missing := [name for name in limits if name not in seen]):
+        raise UsageError(
+            f"--slo {spoken(missing[0])}: nothing here says it; what was measured is "
+            f"{', '.join(spoken(name) for name in _LIMITABLE if name in seen) or 'no time at all'}"
+        )
     kept = tuple(_within(group.fit, load, limits) for load in group.loads)
     said = {
         old.load: (*_out(old, limits), *_few(new, limits))

@@ -27,10 +27,10 @@ class Offer:
 def offer(source: Source, group: Group, *, mark: str = "") -> Offer:
     """What to paste for one group. `mark` keeps the files of several groups apart."""
     found = recommend(group)
-    if found.steps is None:
+    if found.to_paste is None:
         return Offer()
     schedule = adaptive(found)
-    pasted = _pasted(source, group, found.steps)
+    pasted = _pasted(source, group, found.to_paste)
     blocks: list[Block] = [_one_value(found, pasted)]
     files: dict[str, str] = {}
     if pasted is not None:

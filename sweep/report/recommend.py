@@ -68,7 +68,8 @@ class Compromise:
 class Recommendation:
     """What to use under the conditions that were measured.
 
-    `group`: of the points that keep the limits. `notes` are the group's.
+    `group`: of the points that keep the limits. `notes` are the group's. `compared`: some point
+    with speculation was measured, whether it keeps them or not.
     """
 
     group: Group
@@ -77,6 +78,12 @@ class Recommendation:
     limits: Limits
     compromise: Compromise | None
     notes: tuple[str, ...]
+    compared: bool = True
+
+    @property
+    def to_paste(self) -> int | None:
+        """`steps`, unless the baseline is all that was measured: that is no choice to act on."""
+        return self.steps if self.compared else None
 
     @property
     def steps(self) -> int | None:
@@ -95,9 +102,10 @@ def recommend(
     """What to use; without a mix every load counts the same.
 
     Raises:
-        UsageError: the mix names a load that was not measured, or a limit no column of results.
+        UsageError: the mix names a load, or a limit a column, that was not measured or is none.
     """
     limits = limits or {}
+    compared = any(cell.ok and cell.steps for load in group.loads for cell in load.cells)
     kept = within(group, limits)
     group = kept.group
     picks = tuple(
@@ -112,7 +120,7 @@ def recommend(
         )
     shares = _shares(mix or dict.fromkeys(measured, 1.0))
     compromise = _compromise(group, shares, limited=bool(limits)) if shares else None
-    return Recommendation(group, group.conditions, picks, limits, compromise, group.notes)
+    return Recommendation(group, group.conditions, picks, limits, compromise, group.notes, compared)
 
 
 def parse_mix(text: str) -> Mix:

@@ -114,6 +114,11 @@ class Status:
         if self.last:
             said.append(f"last: {_row_text(self.last)}")
         said += [_launch_line(launch) for launch in self.launches]
+        return [*said, *self.what_now()]
+
+    def what_now(self) -> list[str]:
+        """What has become of production where nobody works on the run, and how to go on."""
+        said = []
         if self.state == "interrupted" and self.untouched:
             said.append(f"nothing was done on {self.host}")
         elif self.state == "interrupted":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pandas as pd
@@ -49,6 +51,23 @@ def test_recommend_writes_beside_a_table_only_when_asked(tables: Path) -> None:
     assert "use steps=2: one value for 70% at C=1, 30% at C=16" in shown.stdout
     assert "adaptive.json:\n{" in shown.stdout
     assert sorted(path.suffix for path in tables.iterdir()) == [".csv"] * 3
+
+
+def test_the_files_are_there_before_the_answer_is_read(tmp_path: Path) -> None:
+    """`| head -1` closes the pipe after the first line."""
+    command = f"{sys.executable} -m sweep recommend {PUBLISHED} -o answer | head -1"
+    subprocess.run(["sh", "-c", command], cwd=tmp_path, check=True, timeout=60)
+    assert (tmp_path / "answer" / "adaptive.json").exists()
+
+
+def test_what_a_mix_of_ones_own_says_is_not_put_beside_the_report(tmp_path: Path) -> None:
+    night = make_night(tmp_path).path
+    before = sorted(night.iterdir())
+    shown = sweep("recommend", str(night), "--mix", "1:1", cwd=tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    assert sorted(night.iterdir()) == before
+    told = sweep("recommend", str(night), "--mix", "1:1", "-o", "here", cwd=tmp_path)
+    assert "wrote here/adaptive.json" in told.stderr
 
 
 def test_the_answer_does_not_depend_on_its_files(tmp_path: Path) -> None:

@@ -41,6 +41,12 @@ def test_a_finished_run_in_one_picture(tmp_path: Path) -> None:
     assert f"go on with: sweep resume {run.id}" in text
 
 
+def test_what_has_become_of_production_is_said_of_a_killed_sweep(tmp_path: Path) -> None:
+    run = make_night(tmp_path, range(2), (1,))
+    killed = replace(read_status(run), state="interrupted", untouched=False)
+    assert "production on gpu: its own timer restores it" in shown(run, killed)
+
+
 def test_a_narrow_terminal_loses_no_config(tmp_path: Path) -> None:
     text = shown(make_night(tmp_path, range(4), (1, 16)), width=30)
     assert "…" not in text

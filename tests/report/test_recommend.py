@@ -133,9 +133,21 @@ def test_the_answer_is_three_lines() -> None:
 
 
 def test_what_was_not_measured_keeps_no_limit() -> None:
-    (pick,) = recommend(group_of(table(ALONE, loads=(1,))), limits={"tpot_ms_p99": 20.0}).picks
-    assert pick.steps is None
-    assert pick.why == ("steps=0,1,2,3,4 are out: tpot_p99_ms was not measured",)
+    frame = table(ALONE, loads=(1,))
+    frame["tpot_ms_p99"] = frame["steps"].map({0: 10.0, 1: 10.0}.get)
+    (pick,) = recommend(group_of(frame), limits={"tpot_ms_p99": 20.0}).picks
+    assert pick.steps == 1
+    assert pick.why[0] == "steps=2,3,4 are out: tpot_p99_ms was not measured"
+    with pytest.raises(UsageError, match=r"ttft_p99_ms: nothing here says it; .* tpot_p99_ms"):
+        recommend(group_of(frame), limits={"ttft_ms_p99": 20.0})
+
+
+def test_a_baseline_alone_is_nothing_to_paste() -> None:
+    alone = table({0: 100.0}, loads=(1,))
+    found = recommend(group_of(alone))
+    assert (found.steps, found.to_paste) == (0, None)
+    both = table({0: 100.0, 1: 50.0}, loads=(1,))
+    assert recommend(group_of(both)).to_paste == 0
 
 
 def test_rates_that_cannot_be_meant_are_no_bug() -> None:
