@@ -27,7 +27,7 @@ demo: $(VENV)/run.stamp ## the main job on the embedded host: sweep, CSV, table
 	$(BIN)/sweep run demo
 
 test: $(VENV)/dev.stamp ## all tests; as root also on real test hosts
-	$(BIN)/pytest -n 3 --dist loadfile
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 test-engine: $(VENV)/dev.stamp ## the main job against SGLang itself, on a CPU (sets it up: 3.5 GB)
 	SWEEP_ENGINE=short $(BIN)/pytest tests/engine

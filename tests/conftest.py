@@ -11,6 +11,8 @@ from hypothesis import HealthCheck, settings
 
 from tests.testhost import RELEASES, Machine, Pool, why_not
 
+SLOW_FIRST = ("whole", "systemd", "cli")
+
 
 def pytest_configure() -> None:
     """Signals are what they are by default, whoever started the tests, and so for what they start.
@@ -30,10 +32,14 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever uses a test host is marked so: `-m "not testhost"` leaves it out."""
+    """Whatever uses a test host is marked so: `-m "not testhost"` leaves it out.
+
+    What takes long comes first, so that several processes are through at about the same time.
+    """
     for item in items:
         if "testhost" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.testhost)
+    items.sort(key=lambda item: [folder not in item.path.parts for folder in SLOW_FIRST])
 
 
 @pytest.fixture(scope="session")
