@@ -218,8 +218,9 @@ def _written(lock: Lock) -> str:
     """A shell command that prints the lock's line.
 
     Not from standard input, whose end may as well be that of a connection: half a lock is nobody's.
+    Through cat, which names a full disk as what it is; the shell's own printf does not.
     """
-    return f"printf '%s\\n' {quote(lock.line.decode())}"
+    return f"printf '%s\\n' {quote(lock.line.decode())} | cat"
 
 
 def _mark(lock: Lock) -> str:
@@ -238,6 +239,7 @@ def _replace(site: Site, mine: Lock, dead: Found) -> bool:
     claim = quote(f"{state}/claim-{hashlib.sha256(dead.line).hexdigest()[:16]}")
     script = f"""
 umask 022
+[ -d {quote(state)} ] || exit 0
 find {quote(state)} -name 'claim-*' -mmin +1 -exec rm -f {{}} +
 rm -f {new} && {_written(mine)} > {new} || exit
 printf '%s\\n' {quote(dead.line.decode())} > {old}

@@ -124,8 +124,9 @@ def test_of_many_who_resume_copies_of_one_run_one_gets_the_host(root: Target) ->
     root.systemd("r-copied").restore(within_s=30)
 
 
+@pytest.mark.parametrize("more", ["", "rm -r /run/sweep"])
 def test_a_lock_that_is_released_while_it_is_looked_at_is_no_others(
-    root: Target, monkeypatch: pytest.MonkeyPatch
+    root: Target, monkeypatch: pytest.MonkeyPatch, more: str
 ) -> None:
     """As when the host has just restored itself: nobody else is there to be refused for."""
     root.systemd("r-dead").take(dead())
@@ -133,7 +134,7 @@ def test_a_lock_that_is_released_while_it_is_looked_at_is_no_others(
 
     def released(site: Site, content: bytes) -> lock.Found:
         found = looked(site, content)
-        site.run(f"rm -f {shlex.quote(site.paths.lock)}")
+        site.run(f"rm -f {shlex.quote(site.paths.lock)}; {more}")
         return found
 
     monkeypatch.setattr(lock, "_look", released)
