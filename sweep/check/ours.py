@@ -84,8 +84,7 @@ def _lock(about: About, found: Found, boot_id: str) -> Finding:
     if dead is None:
         return Finding(
             "problem", "lock", f"taken by {whose}",
-            f"wait for it, or end it with `sweep stop {lock.run_id}` there, or "
-            f"{about.restore}",
+            f"wait for it, or end it with `sweep stop {lock.run_id}` there, or " + about.restore,
         )  # fmt: skip
     return Finding(
         "warning", "lock", f"left by {whose}: {dead}; the next sweep takes over",

@@ -114,9 +114,7 @@ class Answer:
         try:
             if place is not None:
                 with written_to(output):
-                    written += [
-                        self._write(place, self._named(name), files[name]) for name in files
-                    ]
+                    written = [self._write(place, self._named(name), files[name]) for name in files]
         except SweepError as error:
             if output is not None:
                 raise

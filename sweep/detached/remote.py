@@ -53,6 +53,10 @@ class Remote:
         return "systemctl --user" if self.place.scope == "user" else "systemctl"
 
     @property
+    def _show(self) -> str:
+        return f"{self._systemctl} show -p ActiveState -- {self.place.unit}"
+
+    @property
     def _unfinished(self) -> str:
         return f"{self.place.base}.new"
 
@@ -104,8 +108,7 @@ class Remote:
 
     def active(self) -> bool:
         """Its unit still works. Raises HostError where systemd does not say."""
-        show = f"{self._systemctl} show -p ActiveState -- {self.place.unit}\n"
-        result = self.host.run(PATIENT + show)
+        result = self.host.run(f"{PATIENT}{self._show}\n")
         self._must("look at the sweep there", result)
         return properties(result.stdout)["ActiveState"] in ALIVE
 
@@ -142,7 +145,7 @@ class Remote:
         own = quote(place.base, self._unfinished, place.secrets)
         parents = quote(*(path.rsplit("/", 1)[0] for path in (place.base, place.secrets)))
         script = (
-            f"{PATIENT}case $({self._systemctl} show -p ActiveState -- {place.unit}) in\n"
+            f"{PATIENT}case $({self._show}) in\n"
             '  *=inactive | *=failed) ;; *) echo "its sweep is at work" >&2; exit 1 ;;\nesac\n'
             f"rm -rf {own}\nrmdir {parents} 2>/dev/null; :\n"
         )

@@ -78,7 +78,7 @@ class Recommendation:
     limits: Limits
     compromise: Compromise | None
     notes: tuple[str, ...]
-    compared: bool = True
+    compared: bool
 
     @property
     def to_paste(self) -> int | None:

@@ -5,16 +5,10 @@ bench/*.json is the source of every row, results.csv its table, events.jsonl wha
 
 from __future__ import annotations
 
-from sweep.results.directory import (
-    RunDirectory,
-    current_run,
-    new_run,
-    open_run,
-    run_ids,
-    untouched,
-)
+from sweep.results.directory import RunDirectory
 from sweep.results.events import Event
 from sweep.results.lock import LockOwner, LockState
+from sweep.results.runs import current_run, new_run, open_run, run_ids, untouched
 from sweep.results.status import LaunchStatus, Status, gave_back, read_status
 
 __all__ = [

@@ -11,10 +11,11 @@ from typing import Literal
 from sweep.hints import of_run, with_inventory
 from sweep.plan import Plan, latest
 from sweep.plan_document import plan_from_doc
-from sweep.results.directory import RunDirectory, untouched
+from sweep.results.directory import RunDirectory
 from sweep.results.events import Event
 from sweep.results.lock import LockOwner, LockState
 from sweep.results.pace import remaining_s
+from sweep.results.runs import untouched
 from sweep.rows import Row
 
 State = Literal["running", "done", "ended", "interrupted", "not started"]

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Literal
 
 from sweep.clock import Clock
+from sweep.errors import HostTaken
 from sweep.hints import PLAIN, Commands
 from sweep.host import Host
 from sweep.inventory import HostSpec
@@ -251,7 +252,6 @@ class Held:
     def __init__(self, site: Site, hold: Hold, takeover: Takeover) -> None:
         self._site = site
         self._hold = hold
-        self.is_ours = hold.is_ours
         self.record, self.kept = takeover.record, takeover.kept
         self._memory = GpuMemory(site)
         self._clearing = Clearing(site, self._memory)
@@ -261,6 +261,13 @@ class Held:
         self.neighbours: tuple[str, ...] = ()
         self.watch = Watch(site, hold)
         self.jobs = Jobs(site, hold)
+
+    def is_ours(self) -> bool:
+        try:
+            self._hold.require_ours()
+        except HostTaken:
+            return False
+        return True
 
     def install(self, unit: RenderedUnit, secrets: SecretFiles, facts: HostFacts) -> None:
         while not self._installed(unit, secrets):
@@ -298,7 +305,7 @@ class Held:
             return self._service.start()
 
     def stop(self) -> float:
-        stopping = Stopping(self._site, self._service, self.watch, self._memory)
+        stopping = Stopping(self._site, self._hold, self._service, self.watch, self._memory)
         self._not_given_back = True
         took_s = stopping.stop(self._cards, self._clearing.before() or {})
         self._not_given_back = False

@@ -61,10 +61,9 @@ rm -f {history}
                 f"go on with `{site.commands.of_run('resume', site.paths.run_id)}`"
             )
 
-    def is_ours(self) -> bool:
-        """Does the guard let a script pass now? Raises HostError without an answer."""
-        answer = self._site.ask("look whose the host is", f"{self.guard()}\necho @@ours")
-        return "ours" in answer
+    def require_ours(self) -> None:
+        """Raise HostTaken unless the host is ours now; HostError without an answer."""
+        self.require(self._site.ask("look whose the host is", self.guard()))
 
     @property
     def due(self) -> bool:

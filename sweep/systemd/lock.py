@@ -170,7 +170,7 @@ def _place(site: Site, mine: Lock) -> Found | None:
     new, lock = quote(f"{paths.state}/new-{_mark(mine)}"), quote(paths.lock)
     script = f"""
 umask 022
-mkdir -p {quote(paths.state)} && rm -f {new} && {_written(mine)} > {new} || exit
+mkdir -p {quote(paths.state)} && rm -f {new} && {_printing(mine)} > {new} || exit
 if ln {new} {lock} 2>/dev/null || cmp -s {new} {lock}
 then echo @@mine
 else echo @@lock; cat {lock}; [ -s {lock} ] || [ ! -e {lock} ] || echo '(empty)'
@@ -214,7 +214,7 @@ echo @@restore; {site.systemctl} show -p ActiveState -- {theirs.restore_unit} ||
 """
 
 
-def _written(lock: Lock) -> str:
+def _printing(lock: Lock) -> str:
     """A shell command that prints the lock's line.
 
     Not from standard input, whose end may as well be that of a connection: half a lock is nobody's.
@@ -241,7 +241,7 @@ def _replace(site: Site, mine: Lock, dead: Found) -> bool:
 umask 022
 [ -d {quote(state)} ] || exit 0
 find {quote(state)} -name 'claim-*' -mmin +1 -exec rm -f {{}} +
-rm -f {new} && {_written(mine)} > {new} || exit
+rm -f {new} && {_printing(mine)} > {new} || exit
 printf '%s\\n' {quote(dead.line.decode())} > {old}
 if ln {new} {claim} 2>/dev/null || cmp -s {new} {claim}; then
   if cmp -s {old} {lock}; then mv -f {claim} {lock}; else rm -f {claim}; fi

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-HIDDEN = "hidden"
+HIDDEN = "hidden"  # instead of the start of a process that is there and may not be seen
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def _exists(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except OSError:
-        return True
+        pass  # it is there, and not ours
     return True
 
 

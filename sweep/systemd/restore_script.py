@@ -216,13 +216,24 @@ runs() {{ limited {command(production.check)} >/dev/null 2>&1; }}
 """
 
 
+# Whether the unit that was read is up. systemd's words differ by its type: a oneshot that has done
+# its work is inactive, one that is at it is activating; a service that fails and is started again
+# and again is activating in between, and so is one that notifies, until it is ready.
+_JUDGE = """judge() {
+  starts="$starts $invocation" told="$told $id is $state/$sub,"
+  case "${job:-0} $type $state/$sub $result" in
+    *" active/"*|*" reloading/"*|*" refreshing/"*) return ;;
+    *" activating/auto-restart"*) waiting=yes ;;
+    *" oneshot activating/"*|"0 oneshot inactive/"*" success") return ;;
+    *" activating/"*|*" deactivating/"*|[1-9]*) waiting=yes ;;
+  esac
+  down="$down $id is $state/$sub,"
+}"""
+
+
 def _look(site: Site, record: Record) -> str:
     """Define `look`. Of what is owed it sets `down`, what is not up; `waiting`, if some of that may
     still come; `told`, how all of it stands; `starts`, whose starts these are.
-
-    systemd's words differ by the unit's type: a oneshot that has done its work is inactive, one
-    that is at it is activating; a service that fails and is started again and again is activating
-    in between, and so is one that notifies, until it is ready.
     """
     shown, deaf = ":", ""
     if record.units:
@@ -240,16 +251,7 @@ def _look(site: Site, record: Record) -> str:
     down="$down production's check fails,"
     [ -e {failed} ] && [ "${{tries:-1}}" -lt {_ATTEMPTS} ] || waiting=yes
   }}"""
-    return f"""judge() {{
-  starts="$starts $invocation" told="$told $id is $state/$sub,"
-  case "${{job:-0}} $type $state/$sub $result" in
-    *" active/"*|*" reloading/"*|*" refreshing/"*) return ;;
-    *" activating/auto-restart"*) waiting=yes ;;
-    *" oneshot activating/"*|"0 oneshot inactive/"*" success") return ;;
-    *" activating/"*|*" deactivating/"*|[1-9]*) waiting=yes ;;
-  esac
-  down="$down $id is $state/$sub,"
-}}
+    return f"""{_JUDGE}
 look() {{
   down= waiting= told= starts= id= type= result= job= invocation=
   shown=$({shown})

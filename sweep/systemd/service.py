@@ -167,11 +167,6 @@ esac
             raise LaunchError("exec_failed", f"systemd did not start {site.paths.unit}: {why}")
         return Started(shown["InvocationID"], started_at)
 
-    def require_ours(self) -> None:
-        """Raise HostTaken unless the host is still this run's."""
-        site = self._site
-        self._hold.require(site.ask("look whose the host is", self._hold.guard()))
-
     def stopping(self) -> str:
         """Shell lines that stop the run's benchmark clients, and ask systemd to stop the unit.
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from sweep.errors import LaunchError
+from sweep.systemd.deadman import Hold
 from sweep.systemd.gpus import GpuMemory
 from sweep.systemd.service import Service
 from sweep.systemd.site import Site
@@ -24,8 +25,11 @@ _UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 864
 class Stopping:
     """Ends the server and waits until the host is as free as it was before it."""
 
-    def __init__(self, site: Site, service: Service, watch: Watch, memory: GpuMemory) -> None:
+    def __init__(
+        self, site: Site, hold: Hold, service: Service, watch: Watch, memory: GpuMemory
+    ) -> None:
         self._site = site
+        self._hold = hold
         self._service = service
         self._watch = watch
         self._memory = memory
@@ -47,7 +51,7 @@ class Stopping:
             limit = span_s(state.stop_timeout) + _KILL_MARGIN_S
             now = clock.monotonic()
             if not state.ended and state.deadman == "gone":
-                self._service.require_ours()
+                self._hold.require_ours()
             if not state.ended and now - began > limit:
                 raise LaunchError("hang", self._service.left_over(state, now - began))
             if state.ended:

@@ -12,10 +12,8 @@ from .arrivals import Arrivals
 END = b"\r\n0\r\n\r\n"  # the end of a chunked body; never inside an event stream of JSON
 MAX_HEAD = 65536
 STATUS = re.compile(rb"HTTP/1\.([01]) (\d{3})[ \r]")
-BEFORE, BEHIND = (
-    b"\r\ndata: ",
-    b"\n\n\r\n",
-)  # an event that is a chunk: between size and JSON; behind
+# Of an event that is a chunk of its own: between the chunk's size and its JSON, and behind that.
+BEFORE, BEHIND = b"\r\ndata: ", b"\n\n\r\n"
 CHUNK = re.compile(rb"([0-9a-fA-F]{1,7})%b([^\r\n]*)%b" % (BEFORE, BEHIND))
 EVENT = re.compile(rb"data: ?([^\r\n]*)\r?\n\r?\n")  # what nearly all events look like
 
