@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 # Which host it is on is known here alone; its plan.json there speaks of the host from within.
 PLACE, PLAN = "detached.json", "plan.json"
 PLAN_THERE = "plan-there.json"
+LOCK = "lock"
 
 
 def place(run: RunDirectory) -> bytes | None:
@@ -61,7 +62,12 @@ def _keep(run: RunDirectory, member: tarfile.TarInfo, members: tarfile.TarFile) 
     path = run.path / name
     if path.parent != run.path:
         files.make_directory(path.parent)
-    files.write_atomic(path, content.read())
+    if name == LOCK and path.exists():
+        # The file itself is what somebody here may hold by now.
+        with files.translated(path, "write"):
+            path.write_bytes(content.read())
+    else:
+        files.write_atomic(path, content.read())
     changed = int(member.pax_headers["SWEEP.mtime_ns"])
     with files.translated(path, "date"):
         os.utime(path, ns=(changed, changed))

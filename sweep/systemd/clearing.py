@@ -7,7 +7,7 @@ for the reading: what the cards hold between production and us is what they must
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from sweep.errors import HostError
 from sweep.systemd import gpus
@@ -37,10 +37,11 @@ class Clearing:
             self._before = None if content is None else json.loads(content)
         return self._before
 
-    def clear(self, hold: Hold, record: Record) -> Mapping[str, int]:
+    def clear(self, hold: Hold, record: Record, cards: Sequence[str]) -> Mapping[str, int]:
         """Stop production and read the cards, unless this run did so before.
 
-        Raises HostTaken when the host is not ours any more, HostError when production goes on.
+        Raises HostTaken when the host is not ours any more, HostError when production goes on,
+        LaunchError gpu_busy when one of these cards is not shown.
         """
         known = self.before()
         if known is not None:
@@ -49,7 +50,7 @@ class Clearing:
         stop = stop_command(self._site)
         if stop is not None and record.by_command:
             self._stop_command(hold, stop)
-        reading = gpus.to_bytes(self._memory.settle(_SETTLE_DEADLINE_S))
+        reading = gpus.to_bytes(self._memory.settle(cards, _SETTLE_DEADLINE_S))
         self._site.host.put(self._site.paths.gpus, reading)
         self._before = json.loads(reading)
         return self._before or {}

@@ -287,7 +287,8 @@ class Held:
 
     def use(self, unit: RenderedUnit, facts: HostFacts) -> None:
         used = gpus.used_by(unit.argv, unit.environment, facts.gpus)
-        self._cards = tuple(card.uuid for card in used)
+        # Where the driver does not say what a card holds there is nothing to wait for.
+        self._cards = tuple(card.uuid for card in used if card.memory_used_mib is not None)
 
     def start(self) -> Started:
         first = self._clearing.before() is None
@@ -295,7 +296,7 @@ class Held:
             # Nobody stops production for a port that is not to be had.
             self._service.require_free_port()
         with full_disk_as_launch_error():
-            before = self._clearing.clear(self._hold, self.record)
+            before = self._clearing.clear(self._hold, self.record, self._cards or ())
             cards = tuple(before) if self._cards is None else self._cards
             if first:
                 self.neighbours = self._memory.neighbours(cards)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sweep.errors import LaunchError
@@ -105,17 +105,26 @@ class GpuMemory:
     def read(self) -> tuple[Gpu, ...]:
         return parse(self._site.run(QUERY).stdout)
 
-    def settle(self, deadline_s: float) -> tuple[Gpu, ...]:
-        """Read until nothing changes any more, or the deadline: the last reading."""
+    def settle(self, uuids: Sequence[str], deadline_s: float) -> tuple[Gpu, ...]:
+        """Read until nothing changes any more, or the deadline: the last reading.
+
+        These cards have to be in it, else LaunchError gpu_busy: without a reading before it nobody
+        could say later that a server has given its memory back.
+        """
         clock = self._site.clock
         until = clock.monotonic() + deadline_s
         last = self.read()
         stable = 1
-        while last and stable < STABLE_READINGS and clock.monotonic() < until:
+        while clock.monotonic() < until:
+            missing = _missing(uuids, last)
+            if not missing and (not last or stable >= STABLE_READINGS):
+                return last
             clock.sleep(INTERVAL_S)
             now = self.read()
             stable = stable + 1 if _same(_memory(now), _memory(last)) else 1
             last = now
+        if missing := _missing(uuids, last):
+            raise LaunchError("gpu_busy", _unseen(missing, deadline_s))
         return last
 
     def wait_until_free(
@@ -129,7 +138,7 @@ class GpuMemory:
             readings = self._readings()
             held = next(filter(None, (above(one, limits) for one in readings)), None)
             # A card that is not shown is not free: nvidia-smi hangs, or the card fell off its bus.
-            unseen = sorted({uuid for one in readings for uuid in limits.keys() - _memory(one)})
+            unseen = sorted({uuid for one in readings for uuid in _missing(limits, one)})
             if readings and not held and not unseen:
                 return
             if clock.monotonic() >= until:
@@ -181,6 +190,11 @@ def _unseen(uuids: Sequence[str], waited_s: float) -> str:
     return (
         f"{waited_s:.0f} s after the stop nvidia-smi does not show {cards}; see whether it answers"
     )
+
+
+def _missing(uuids: Iterable[str], readings: Sequence[Gpu]) -> list[str]:
+    """Those of the cards whose memory a reading does not tell."""
+    return sorted(set(uuids) - _memory(readings).keys())
 
 
 def _same(one: Mapping[str, int], other: Mapping[str, int]) -> bool:

@@ -99,12 +99,12 @@ class Restorer:
 {recall(paths)}
 [ -e {quote(paths.restore_script)} ] || exit 0
 echo @@record
+{f"true > {run}/forget" if forget else ""}
 if [ -e {run}/restored ]; then
   {self._remove if forget else ":"}
   exit 0
 fi
 [ -e {run}/why ] || echo {quote(why)} > {run}/why
-{f"true > {run}/forget" if forget else ""}
 {site.systemctl} start --no-block {paths.restore_unit} 2>/dev/null || {start}
 """
         return "record" in site.ask("start the restore", script)
@@ -161,12 +161,16 @@ fi
         return text(answer["free"]) == "yes"
 
     def _restored_at(self, record: Record) -> str:
-        """When the host restored this run; empty when it did not, or what it started has failed."""
+        """When the host restored this run; empty when it did not, or what it started has failed,
+        or it is still at it."""
         mark = f"{self._site.paths.run}/restored"
         content = self._site.host.read(mark)
         if content is None:
             return ""
-        if any(one["ActiveState"] == "failed" for one in self._look(record).production):
+        look = self._look(record)
+        if look.at_work:
+            return ""
+        if any(one["ActiveState"] == "failed" for one in look.production):
             self._site.run(f"rm -f {quote(mark)}")
             return ""
         return text(content).split("\n", maxsplit=1)[0]
@@ -234,8 +238,12 @@ echo @@restored; cat {quote(paths.run)}/restored 2>/dev/null
     def _remove(self) -> str:
         """Shell lines that remove all of the run but finished clients' files, and empty places."""
         paths = self._site.paths
-        return f"""{forget(self._site)}rm -rf {quote(paths.run)}
+        return f"""
+# Restored, the lock was given up: who has it now is this very run, gone on with meanwhile.
+if ! {holds(paths)}; then
+{forget(self._site)}rm -rf {quote(paths.run)}
 echo @@results
 {results(paths)}
 rmdir {quote(paths.state, paths.work, paths.work_root)} 2>/dev/null
+fi
 :"""

@@ -237,15 +237,16 @@ command -v timeout && {stop} ) >/dev/null 2>&1
         production = quote(*production_units(site))
         return f"""
 {self._hold.guard()}
-show() {{ {site.systemctl} show -p InvocationID -p ActiveState -p MainPID -- {unit}; }}
 invocation() {{ {site.systemctl} show -p InvocationID --value -- {unit}; }}
 now=$(invocation)
 read -r token since before < {mark} 2>/dev/null
 if [ "${{token-}}" != {token} ] || [ -z "$now" ] || [ "$now" = "${{before-}}" ]; then
-  for one in {production}; do
-    case $({site.systemctl} show -p ActiveState -- "$one") in
-      *=active|*=activating|*=reloading) echo @@preempted; echo "$one"; exit 0 ;;
+  set -- {production}
+  [ $# = 0 ] || for state in $({site.systemctl} show -p ActiveState -- "$@"); do
+    case $state in
+      *=active|*=activating|*=reloading) echo @@preempted; echo "$1"; exit 0 ;;
     esac
+    shift
   done
   taken=$({port_script(site)})
   if [ -n "$taken" ]; then echo @@port; printf '%s\\n' "$taken"; exit 0; fi
@@ -257,7 +258,7 @@ if [ "${{token-}}" != {token} ] || [ -z "$now" ] || [ "$now" = "${{before-}}" ];
     [ "$(invocation)" != "$now" ] || said=$({site.systemctl} start {unit} 2>&1) ;;
   esac
 fi
-shown=$(show) || exit
+shown=$({site.systemctl} show -p InvocationID -p ActiveState -- {unit}) || exit
 now=${{shown#*InvocationID=}}; now=${{now%%[!0-9a-f]*}}
 noted=; {{ read -r first; read -r noted; }} < {mark}
 [ -z "$now" ] || [ -n "$noted" ] || echo "$now" >> {mark}

@@ -128,3 +128,12 @@ def test_what_is_cut_short_is_refused(run: RunDirectory) -> None:
     for wrong in (b"", b"no archive", whole[: len(whole) // 2]):
         with pytest.raises(RunDirectoryError, match="no copy"):
             copies.receive(run, wrong)
+
+
+def test_a_lock_that_comes_late_takes_nobodys_lock_away(run: RunDirectory) -> None:
+    """Somebody else brought the run home meanwhile, and goes on with it."""
+    theirs = b'{"pid": 1, "host": "gpu1", "since": "2026-11-30T01:00:00Z"}\n'
+    with run.lock():
+        copies.receive(run, archive(("lock", theirs, 1)))
+        assert run.lock_state().held
+    assert not run.lock_state().held

@@ -112,6 +112,26 @@ def test_a_card_that_is_not_shown_is_not_free(gpu_host: Target) -> None:
         gpu_host.sh("printf '0 40\n1 9000\n' > /tmp/cards-of-test")
 
 
+def test_nothing_starts_before_our_cards_were_read(gpu_host: Target) -> None:
+    """A reading that failed would leave the whole run without a limit."""
+    unit = rendered(gpu_host, "/bin/sleep 600")
+    with taken(gpu_host, hurried=True) as systemd:
+        systemd.install(unit, NO_SECRETS)
+        gpu_host.sh("printf '1 9000\n' > /tmp/cards-of-test")
+        with pytest.raises(LaunchError, match=r"gpu_busy: .*does not show GPU-0;"):
+            systemd.start()
+        assert systemd.poll().main_pid == 0
+    gpu_host.sh("printf '0 40\n1 9000\n' > /tmp/cards-of-test")
+    with taken(gpu_host) as systemd:
+        systemd.install(unit, NO_SECRETS)
+        gpu_host.sh("printf '1 9000\n' > /tmp/cards-of-test")
+        back = "sleep 2; printf '0 40\n1 9000\n' > /tmp/cards-of-test"
+        gpu_host.sh(f"systemd-run --quiet --collect sh -c {shlex.quote(back)}")
+        systemd.start()
+        before = json.loads(gpu_host.host.read(systemd.site.paths.gpus) or b"")
+        assert before == {"GPU-0": 40, "GPU-1": 9000}
+
+
 def test_a_card_that_stays_held_fails_the_next_start_too(gpu_host: Target) -> None:
     unit = rendered(gpu_host, "/bin/sleep 600")
     with taken(gpu_host, hurried=True) as systemd:

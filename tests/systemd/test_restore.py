@@ -75,6 +75,17 @@ def test_another_process_restores_and_waits_until_production_answers(target: Tar
         target.remove_units(["llm.service"])
 
 
+def test_a_run_that_was_gone_on_with_meanwhile_keeps_its_places(root: Target) -> None:
+    """Whoever tidies up after a restore may be late: the same run has taken the host again."""
+    with taken(root) as systemd:
+        run = systemd.site.paths.run
+        root.sh(f"touch {run}/restored")  # the lock is taken before that mark is removed
+        systemd.hand_over()
+        assert systemd.has_the_host()
+        assert root.sh(f"cd {run} && ls record.json restore.sh") == "record.json\nrestore.sh\n"
+        root.sh(f"rm -f {run}/restored {run}/forget")
+
+
 def test_production_that_did_not_answer_before_is_not_waited_for(root: Target) -> None:
     target = root.with_(
         production=("llm.service",), production_health=f"http://127.0.0.1:{free_port()}/"
