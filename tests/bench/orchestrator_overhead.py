@@ -9,7 +9,8 @@ benchmark client (its unit begins and ends), the server's end (systemd begins to
 gone). Host and controller are containers of one kernel, so both read one clock. `notice` is from
 "ready" in the server's log to the stage after "wait healthy".
 
-Beside each figure: how many round trips that is, in empty scripts over the same connection.
+Beside each figure: how many empty scripts over the same connection that is. And in the same run,
+what the bare commands need that somebody types who trusts everything: see `BY_HAND`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 
-from sweep.host import connect
+from sweep.host import Host, connect
 from sweep.inventory_file import load_inventory
 from tests.testhost import Pool, why_not
 from tests.whole.gpuhost import ROOT, GpuHost, sweep_of
@@ -49,6 +50,20 @@ from sweep.__main__ import main
 sys.exit(main())
 """
 EMPTY_SCRIPTS = 31
+# One launch by hand: no lock, no record, no timer, no look at port, processes, production or GPUs.
+# What starts is ready at once and measures nothing, so that only the commands are timed.
+BY_HAND = (
+    "printf '[Service]\\nExecStart=/bin/sleep 99\\n' > /run/systemd/system/by-hand.service"
+    " && systemctl daemon-reload",
+    "systemctl start by-hand",
+    "systemctl is-active by-hand",
+    "journalctl -q -n 50 -u by-hand",
+    "systemd-run -q --collect --unit=by-hand-client /bin/true",
+    "systemctl show -p ActiveState by-hand-client",
+    "cat /run/systemd/system/by-hand.service",
+    "systemctl stop by-hand",
+    "journalctl -q -u by-hand",
+)
 
 
 @dataclass(frozen=True)
@@ -165,25 +180,38 @@ def sweep_once(host: GpuHost) -> list[LaunchTimes]:
     return launch_times(host.run, host, [Span(*json.loads(line)) for line in calls])
 
 
-def empty_script_s(host: GpuHost) -> list[float]:
-    """Seconds of a script that does nothing, over a connection that is open."""
+def bare_s(host: GpuHost, launches: int) -> tuple[list[float], list[float]]:
+    """Seconds of an empty script, and of a launch by hand, over a connection that is open."""
     spec = load_inventory(host.directory / "inventory.yaml").hosts["gpu"]
-    taken = []
     with connect("gpu", spec) as connected:
-        for _ in range(EMPTY_SCRIPTS):
-            began = time.perf_counter()
-            connected.run(":")
-            taken.append(time.perf_counter() - began)
-    return taken
+        empty = [_taken_s(connected, ":") for _ in range(EMPTY_SCRIPTS)]
+        by_hand = [
+            sum(_taken_s(connected, command) for command in BY_HAND) for _ in range(launches)
+        ]
+        connected.run("rm -f /run/systemd/system/by-hand.service; systemctl daemon-reload")
+    return empty, by_hand
+
+
+def _taken_s(connected: Host, script: str) -> float:
+    began = time.perf_counter()
+    connected.run(script)
+    return time.perf_counter() - began
 
 
 def spread(values: Sequence[float]) -> str:
     return f"{statistics.median(values):6.3f} s ({min(values):.3f} to {max(values):.3f})"
 
 
-def show(round_trip_ms: float, launches: Sequence[LaunchTimes], empty: Sequence[float]) -> None:
+def show(
+    round_trip_ms: float,
+    launches: Sequence[LaunchTimes],
+    empty: Sequence[float],
+    by_hand: Sequence[float],
+) -> None:
     script = statistics.median(empty)
+    ratio = statistics.median(one.total_s for one in launches) / statistics.median(by_hand)
     print(f"round trip {round_trip_ms:g} ms; an empty script {spread(empty)}")
+    print(f"  by hand         {spread(by_hand)}; a launch of ours is {ratio:.2f} of that")
     print(f"  {len(launches)} launches, the first left out: it stops production")
     rows = {"a launch": [one.total_s for one in launches]}
     rows |= {f"  {stage}": [one.own_s(stage) for one in launches] for stage in STAGES}
@@ -215,8 +243,8 @@ def main() -> None:
             host.write_inventory()
             if round_trip_ms:
                 machine.link.delay(round_trip_ms)
-            empty = empty_script_s(host)
-            show(round_trip_ms, sweep_once(host)[1:], empty)
+            empty, by_hand = bare_s(host, options.launches)
+            show(round_trip_ms, sweep_once(host)[1:], empty, by_hand)
             machine.link.restore()
 
 
