@@ -6,17 +6,18 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypedDict
 from urllib.parse import SplitResult, urlsplit
 
-from sweep.bench import table
 from sweep.bench.archive import NAME, client_archive
 from sweep.bench.backends import MARGIN_S, JobSpec, TrialContext, client_job, last_lines
 from sweep.bench.client.guard import Spoilt
 from sweep.bench.client.trial import control, resolve
 from sweep.bench.metrics import Measurement, failures, measure
+from sweep.bench.shown import Level, Shown
 from sweep.bench.workload import CHAT, NATIVE, Body, Workload, workload_of
 from sweep.benchmarks import remark
 from sweep.errors import HostUnreachable, PointError, UsageError
@@ -27,35 +28,26 @@ def bench_url(
     url: str,
     concurrencies: Sequence[int],
     *,
-    emit: Callable[[str], None],
+    shown: Shown,
     benchmark: BuiltinBenchmark | None = None,
     api_key: str | None = None,
 ) -> int:
     """Benchmark a server that somebody else runs: nothing of it is flushed or changed.
 
-    `emit` gets the table line by line as it is measured, then what failed, and the definitions.
     Returns 0 when every request was ok, else 1. Raises UsageError (a URL that cannot be meant),
     HostUnreachable (nobody answers there), PointError (it answers, but not to a first request).
     """
     target = checked(url)
     bench = Bench(target, workload_of(benchmark or BuiltinBenchmark()), api_key)
-    emit("Warming up...")
-    tokens = bench.warm_up()
-    for line in table.warmup_lines(tokens, ok=True):
-        emit(line)
-    problems, seen = [], []
+    shown.begun()
+    shown.warmed_up(bench.warm_up())
+    levels = []
     for concurrency in concurrencies:
-        measurement, problem = bench.trial(concurrency)
-        emit(table.row(concurrency, measurement.values))
-        if problem is not None:
-            problems.append(f"C={concurrency}: {problem}")
-        seen += [f"C={concurrency}: {flag}: {text}" for flag, text in measurement.verdicts.items()]
-    emit(table.RULE)
-    said = remark(bench.workload.spec.label)
-    notes = [*seen, *([said] if said else ())]
-    for line in (*problems, "", *table.DEFINITIONS.splitlines(), *([""] if notes else ()), *notes):
-        emit(line)
-    return 1 if problems else 0
+        level = bench.trial(concurrency)
+        shown.measured(level)
+        levels.append(level)
+    shown.ended(levels, remark(bench.workload.spec.label))
+    return 1 if any(level.problem for level in levels) else 0
 
 
 def checked(url: str) -> SplitResult:
@@ -115,14 +107,13 @@ class Bench:
             raise PointError("warmup_failed", problem)
         return int(measurement.values["output_tokens"] or 0)
 
-    def trial(self, concurrency: int) -> tuple[Measurement, str | None]:
-        """Measures at one concurrency; returns also what went wrong, if anything."""
+    def trial(self, concurrency: int) -> Level:
         warmups = self.workload.warmups(self.model, concurrency)
         requests = self.workload.bodies(self.model, concurrency, self.asked)
         self.asked += self.workload.rounds(concurrency)
         result = self._run(concurrency, warmups, requests)
-        measurement = measure(result)
-        return measurement, self._problem(result, measurement)
+        measurement = measure(result, **speculation(result["server_before"]))
+        return Level(concurrency, measurement, self._problem(result, measurement))
 
     def _problem(self, result: Mapping[str, object], measurement: Measurement) -> str | None:
         spoilt = result["error"]
@@ -141,6 +132,21 @@ class Bench:
         )
         result: dict[str, object] = json.loads(run_here(job)["result.json"])
         return result
+
+
+class Speculation(TypedDict):
+    """What `measure` has to know of the server."""
+
+    steps: int
+    draft_tokens: int | None
+
+
+def speculation(server_info: object) -> Speculation:
+    """As the server's /server_info says; no steps: it does not speculate, or is no SGLang."""
+    info = server_info if isinstance(server_info, dict) else {}
+    found = [info.get(f"speculative_num_{name}") for name in ("steps", "draft_tokens")]
+    steps, draft_tokens = (value if isinstance(value, int) else None for value in found)
+    return {"steps": steps or 0, "draft_tokens": draft_tokens}
 
 
 def run_here(job: JobSpec) -> dict[str, bytes]:

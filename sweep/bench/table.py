@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from sweep.rows import MEASURED, Cell
 
@@ -23,6 +23,23 @@ Tokens         output tokens of ok requests, from the server's usage
 Wall(s)        first sending to last end
 Ok             requests whose answer came whole, with tokens"""
 
+# Eight columns: whoever reads the published table, as `parse` does, takes them for something else.
+LATENCY_HEADER = (
+    "   C | TTFT p50 | TTFT p99 | TPOT p50 | TPOT p99 |  ITL p99 | Steady tok/s | Accept length"
+)
+LATENCY_RULE = "-" * len(LATENCY_HEADER)
+LATENCY_DEFINITIONS = """\
+TTFT           ms from the sending to the first text
+TPOT           ms per token after the first: (end - first) / (tokens - 1)
+ITL            ms before a token, as its chunk came: the gap divided among the chunk's tokens
+Steady tok/s   tokens that came while C requests were in flight / that time
+Accept length  tokens per verify step, the bonus token included; - without speculation or its
+               counts (SGLang 0.5.20 and newer tell them, and --endpoint native)"""
+_LATENCIES = (
+    ("ttft_ms_p50", 8, 1), ("ttft_ms_p99", 8, 1), ("tpot_ms_p50", 8, 2), ("tpot_ms_p99", 8, 2),
+    ("itl_ms_p99", 8, 2), ("steady_tok_s", 12, 1), ("accept_length", 13, 2),
+)  # fmt: skip
+
 # Titles of a table that is read, in lower case -> the column.
 COLUMNS: Mapping[str, str] = {
     "agg tok/s": "agg_tok_s",
@@ -31,6 +48,11 @@ COLUMNS: Mapping[str, str] = {
     "wall(s)": "wall_s",
     "ok": "requests_ok",
 }
+# (column, characters, digits) of a line.
+_PUBLISHED = (
+    ("agg_tok_s", 10, 1), ("per_req_tok_s", 14, 1), ("output_tokens", 8, 0), ("wall_s", 8, 1),
+    ("requests_ok", 4, 0),
+)  # fmt: skip
 COUNTS = ("requests", "requests_ok", "output_tokens")
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 NUMBER = re.compile(r"[+-]?\d[\d_,]*(?:\.\d+)?(?:[eE][+-]?\d+)?")
@@ -43,16 +65,23 @@ def warmup_lines(tokens: int, ok: bool) -> list[str]:
 
 def row(concurrency: int, values: Mapping[str, Cell]) -> str:
     """One line of the table; `-` where a value is unknown."""
+    return _row(concurrency, values, _PUBLISHED)
 
-    def number(column: str, digits: int) -> str:
+
+def latency_row(concurrency: int, values: Mapping[str, Cell]) -> str:
+    """One line under `LATENCY_HEADER`."""
+    return _row(concurrency, values, _LATENCIES)
+
+
+def _row(
+    concurrency: int, values: Mapping[str, Cell], columns: Sequence[tuple[str, int, int]]
+) -> str:
+    cells = [f"{concurrency:>4}"]
+    for column, width, digits in columns:
         value = values.get(column)
-        return f"{value:.{digits}f}" if isinstance(value, int | float) else "-"
-
-    return (
-        f"{concurrency:>4} | {number('agg_tok_s', 1):>10} | {number('per_req_tok_s', 1):>14}"
-        f" | {number('output_tokens', 0):>8} | {number('wall_s', 1):>8}"
-        f" | {number('requests_ok', 0):>4}"
-    )
+        known = f"{value:.{digits}f}" if isinstance(value, int | float) else "-"
+        cells.append(f"{known:>{width}}")
+    return " | ".join(cells)
 
 
 def parse(text: str) -> dict[int, dict[str, Cell]]:

@@ -24,7 +24,8 @@ LOCAL = "local"  # this machine, where a host is asked for
     short_help="Benchmark a server that is already up.",
     epilog="\b\nExample:\n  sweep bench http://127.0.0.1:30000 1 4 16 32 64\n"
     "  sweep bench http://127.0.0.1:30000 1 16 --workload chat\n"
-    "  sweep bench http://127.0.0.1:30000 256 --workload chat --rate 4 --endpoint native",
+    "  sweep bench http://127.0.0.1:30000 256 --workload chat --rate 4 --endpoint native\n"
+    "  sweep bench http://127.0.0.1:30000 1 4 16 --format json > levels.jsonl",
 )
 @click.argument("url")
 @click.argument(
@@ -53,19 +54,25 @@ LOCAL = "local"  # this machine, where a host is asked for
     help="native: SGLang's own /generate, which knows no chat template.",
 )  # fmt: skip
 @click.option("--api-key-env", metavar="NAME", help="Variable that holds the server's API key.")
+@click.option(
+    "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True,
+    help="json: every measured column, an object on a line of its own for each C.",
+)  # fmt: skip
 def bench(
     url: str,
     concurrencies: tuple[int, ...],
     workload: str,
     api_key_env: str | None,
+    form: str,
     **given: Any,
 ) -> int:
-    """Benchmark a server that is already up, and print the published table.
+    """Benchmark a server that is already up: the published table, latencies, acceptance.
 
     By default max(4, 2*C) requests at concurrency C: fixed prompts, temperature 0, ignore_eos, 1000
     tokens. The other workloads are sampled and end by themselves. With --rate requests come as
     those of users do, whether the server keeps up or not.
     """
+    from sweep.bench.shown import AsJson, AsTables
     from sweep.bench.standalone import bench_url
     from sweep.inventory import BuiltinBenchmark
     from sweep.inventory_file import parse_workload
@@ -79,7 +86,8 @@ def bench(
         raise UsageError(f"--workload {workload}: {error}") from error
     settings = {name: value for name, value in given.items() if value is not None}
     benchmark = BuiltinBenchmark(workload=texts, **settings)
-    return bench_url(url, concurrencies, emit=click.echo, benchmark=benchmark, api_key=key)
+    shown = AsTables(click.echo) if form == "text" else AsJson(click.echo)
+    return bench_url(url, concurrencies, shown=shown, benchmark=benchmark, api_key=key)
 
 
 @click.command(

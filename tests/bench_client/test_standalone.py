@@ -10,11 +10,16 @@ import pytest
 
 from sweep.bench import table
 from sweep.bench.client.trial import schedule
+from sweep.bench.shown import AsTables
 from sweep.bench.standalone import bench_url
 from sweep.errors import HostUnreachable, PointError, UsageError
 from sweep.inventory import BuiltinBenchmark
+from sweep.rows import MEASURED
 from tests.bench_client.server import StreamServer
 from tests.cli.calling import sweep
+from tests.demo.simulated import simulated
+
+NOBODY = AsTables(lambda _: None)
 
 
 def short(tokens: int) -> BuiltinBenchmark:
@@ -24,7 +29,7 @@ def short(tokens: int) -> BuiltinBenchmark:
 def test_the_published_layout():
     lines: list[str] = []
     with StreamServer() as server:
-        assert bench_url(server.url, [1, 3], emit=lines.append, benchmark=short(10)) == 0
+        assert bench_url(server.url, [1, 3], shown=AsTables(lines.append), benchmark=short(10)) == 0
         assert "POST /flush_cache" not in server.controls
         assert {served.body["model"] for served in server.served} == {"test-model"}
     assert lines[:5] == [
@@ -37,15 +42,25 @@ def test_the_published_layout():
     told = table.DEFINITIONS.splitlines()
     assert lines[9 : 9 + len(told)] == told
     assert lines[-1].startswith("greedy: long answers at temperature 0")
+    latencies = lines[10 + len(told) :]
+    assert latencies[:2] == [table.LATENCY_HEADER, table.LATENCY_RULE]
+    assert latencies[2].endswith(" |             -"), "nobody speculates there"
+    assert {len(line) for line in latencies[:5]} == {len(table.LATENCY_HEADER)}
+    assert latencies[4] == table.LATENCY_RULE
     # This server answers in no time: the client may well be the limit, which is told.
-    assert all(": client_limited: " in line for line in lines[9 + len(told) + 1 : -1])
+    more = table.LATENCY_DEFINITIONS.splitlines()
+    assert latencies[6 : 6 + len(more)] == more
+    assert all(": client_limited: " in line for line in latencies[6 + len(more) + 1 : -1])
     assert len(lines[5]) == len(table.HEADER)
+    assert {c: row["output_tokens"] for c, row in table.parse("\n".join(lines)).items()} == {
+        1: 40, 3: 60,
+    }  # fmt: skip
 
 
 def test_no_level_sends_what_the_one_before_it_has_sent():
     benchmark = BuiltinBenchmark(workload="chat", max_tokens=2, requests=30)
     with StreamServer() as server:
-        assert bench_url(server.url, [1, 2], emit=lambda _: None, benchmark=benchmark) == 0
+        assert bench_url(server.url, [1, 2], shown=NOBODY, benchmark=benchmark) == 0
         sent = [json.dumps(served.body["messages"]) for served in server.served]
     assert len(set(sent)) >= len(sent) - 2, "warm-ups alone may be alike"
 
@@ -54,7 +69,7 @@ def test_requests_at_a_rate_come_when_they_are_due():
     """At 20 a second seven gaps are a third of a second; held in flight they take no time."""
     benchmark = BuiltinBenchmark(max_tokens=2, requests=8, rate=20.0)
     with StreamServer() as server:
-        assert bench_url(server.url, [8], emit=lambda _: None, benchmark=benchmark) == 0
+        assert bench_url(server.url, [8], shown=NOBODY, benchmark=benchmark) == 0
         begins = [served.sent[0] for served in server.served][-8:]
     due = schedule(20.0, benchmark.seed, 8)
     for begin, at in zip(begins, due, strict=True):
@@ -65,7 +80,7 @@ def test_the_native_endpoint():
     benchmark = BuiltinBenchmark(max_tokens=7, endpoint="native")
     for path in ("", "/generate"):
         with StreamServer() as server:
-            assert bench_url(server.url + path, [2], emit=lambda _: None, benchmark=benchmark) == 0
+            assert bench_url(server.url + path, [2], shown=NOBODY, benchmark=benchmark) == 0
         assert {"text", "sampling_params", "stream"} == {*server.served[-1].body}
         assert server.headers[-1].startswith("POST /generate ")
 
@@ -82,6 +97,27 @@ def test_the_command_sends_what_its_flags_say(tmp_path: Path):
     assert server.served[-1].body["sampling_params"]["max_new_tokens"] == 3
 
 
+def test_every_column_as_json_of_a_server_that_speculates(tmp_path: Path):
+    """The simulated one: its true acceptance length is known."""
+    flags = "--speculative-algorithm NEXTN --speculative-num-steps 3 --speculative-eagle-topk 1"
+    command = ["1", "2", "--max-tokens", "40", "--format", "json"]
+    with simulated(tmp_path, *flags.split(), "--speculative-num-draft-tokens", "4") as server:
+        server.until_ready()
+        shown = sweep("bench", f"http://127.0.0.1:{server.port}", *command, cwd=tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    levels = [json.loads(line) for line in shown.stdout.splitlines()]
+    assert [level["concurrency"] for level in levels] == [1, 2]
+    for level in levels:
+        assert {*MEASURED, "concurrency", "flags", "problem"} == {*level}
+        assert level["problem"] is None
+        assert 1 < level["accept_length"] <= 4
+        assert 0 < level["accept_rate"] <= 1
+        assert level["ttft_ms_p50"] > 0
+        assert table.parse_object(json.dumps(level)) == {name: level[name] for name in MEASURED}, (
+            "what it prints is what `command` reads"
+        )
+
+
 @pytest.mark.parametrize(
     ("flag", "value", "said"),
     [("--rate", "0", "0<x<=10000"), ("--rate", "-1", "0<x"), ("--endpoint", "grpc", "'native'")],
@@ -93,7 +129,7 @@ def test_flags_that_cannot_be_meant(tmp_path: Path, flag: str, value: str, said:
 
 def test_an_openai_style_base_url():
     with StreamServer() as server:
-        assert bench_url(server.url + "/v1/", [1], emit=lambda _: None, benchmark=short(2)) == 0
+        assert bench_url(server.url + "/v1/", [1], shown=NOBODY, benchmark=short(2)) == 0
 
 
 def test_a_server_that_dies_between_two_rows():
@@ -105,7 +141,7 @@ def test_a_server_that_dies_between_two_rows():
             if line.startswith("   1 |"):
                 server.die()
 
-        assert bench_url(server.url, [1, 4], emit=emit, benchmark=short(3)) == 1
+        assert bench_url(server.url, [1, 4], shown=AsTables(emit), benchmark=short(3)) == 1
     assert lines[6].startswith("   4 |          - |              - |        0 |        - |    0")
     assert lines[8].startswith("C=4: 127.0.0.1:")
     assert "cannot connect" in lines[8]
@@ -115,12 +151,12 @@ def test_nobody_listens():
     with StreamServer() as server:
         pass
     with pytest.raises(HostUnreachable, match="Connection refused; is the server up"):
-        bench_url(server.url, [1], emit=lambda _: None)
+        bench_url(server.url, [1], shown=NOBODY)
 
 
 def test_something_else_listens():
     with StreamServer() as server, pytest.raises(HostUnreachable, match=r"404: \{\}"):
-        bench_url(server.url + "/other", [1], emit=lambda _: None)
+        bench_url(server.url + "/other", [1], shown=NOBODY)
 
 
 def test_a_server_that_refuses_the_first_request():
@@ -128,7 +164,7 @@ def test_a_server_that_refuses_the_first_request():
     with StreamServer() as server:
         server.refuse = True
         with pytest.raises(PointError, match="1 of 1 requests failed: HTTP 503"):
-            bench_url(server.url, [1], emit=lines.append)
+            bench_url(server.url, [1], shown=AsTables(lines.append))
     assert lines == ["Warming up..."]
 
 
@@ -138,4 +174,4 @@ def test_a_server_that_refuses_the_first_request():
 )
 def test_urls_that_cannot_be_meant(url):
     with pytest.raises(UsageError, match=r"https is not supported|not the base URL"):
-        bench_url(url, [1], emit=lambda _: None)
+        bench_url(url, [1], shown=NOBODY)

@@ -32,7 +32,7 @@ def examples(command: click.Command) -> Iterator[str]:
         for part in line.split("|"):
             if part.strip().startswith("sweep "):
                 # What stands behind many blanks is a remark.
-                yield part.strip().partition("   ")[0]
+                yield part.strip().partition("   ")[0].partition(" > ")[0]
 
 
 def parse(line: str) -> None:
