@@ -229,16 +229,20 @@ def _usable(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
     measured = frame[list(METRICS)].notna().any(axis=1) | failed
     said = []
     if count := int((~placed).sum()):
-        said.append(f"{count} rows without whole numbers of steps and concurrency were left out")
+        said.append(f"left out: {_rows(count)} without whole numbers of steps and concurrency")
     if count := int((placed & ~known).sum()):
-        said.append(f"{count} rows whose status is neither ok nor failed were left out")
+        said.append(f"left out: {_rows(count)} whose status is neither ok nor failed")
     if count := int((placed & known & ~measured).sum()):
-        said.append(f"{count} rows without {' or '.join(METRICS)} were left out")
+        said.append(f"left out: {_rows(count)} without {' or '.join(METRICS)}")
     frame = frame[placed & known & measured].reset_index(drop=True)
     frame["status"] = frame["status"].fillna("ok")
     if count := int((frame.duplicated() & (frame["status"] != "failed")).sum()):
-        said.append(f"{count} rows are the same as another in every column: copies are no repeats")
+        said.append(f"the same as another in every column: {_rows(count)}; copies are no repeats")
     return frame, tuple(said)
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count} rows"
 
 
 def _numbered(frame: pd.DataFrame) -> pd.DataFrame:

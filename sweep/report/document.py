@@ -65,6 +65,11 @@ class Answer:
     doubt: str = ""
 
 
+def steps_text(steps: int) -> str:
+    """A steps value in a sentence."""
+    return "no speculation" if steps == 0 else "1 step" if steps == 1 else f"{steps} steps"
+
+
 @dataclass(frozen=True)
 class Answers:
     """The answer at each load."""

@@ -148,7 +148,8 @@ def _answer(answer: Answer) -> str:
         value = '<span class="steps">–</span>'
     else:
         color = palette.variable(answer.steps)
-        value = f'<span class="steps" style="color: var({color})">{answer.steps}</span> steps'
+        unit = "step" if answer.steps == 1 else "steps"
+        value = f'<span class="steps" style="color: var({color})">{answer.steps}</span> {unit}'
     facts = _joined(f"<li>{escape(fact)}</li>" for fact in answer.facts)
     return (
         f'<li class="answer{"" if answer.sure else " unsure"}">\n'

@@ -15,6 +15,7 @@ from sweep.report.document import (
     Section,
     Table,
     Text,
+    steps_text,
 )
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#|~&$])")
@@ -86,7 +87,7 @@ def _cell(table: Table, row: int, column: int) -> str:
 def _(block: Answers) -> str:
     told = []
     for item in block.items:
-        steps = "nothing measured" if item.steps is None else f"**{item.steps} steps**"
+        steps = "nothing measured" if item.steps is None else f"**{steps_text(item.steps)}**"
         head = f"- {plain(item.label)}: {steps}, {plain(item.headline)}"
         told.append("\n".join([head, *(f"  - {plain(fact)}" for fact in item.facts)]))
     return "\n".join(told)

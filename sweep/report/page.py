@@ -20,6 +20,7 @@ from sweep.report.document import (
     Section,
     Table,
     Text,
+    steps_text,
 )
 from sweep.report.failures import failure_blocks, flag_blocks
 from sweep.report.summary import Analysis, Group, Interval, Load, percent
@@ -124,7 +125,7 @@ def answer(load: Load) -> Answer:
         instead = load.best_uncapped
         facts.append(
             "runs more requests than the server admits: queueing is measured as well"
-            + ("" if instead is None else f"; among points that do not, {_steps(instead)}")
+            + ("" if instead is None else f"; among points that do not, {steps_text(instead)}")
         )
     return Answer(
         load.label, best.steps, _headline(load), tuple(facts), sure=load.decided, doubt=_doubt(load)
@@ -141,7 +142,7 @@ def _headline(load: Load) -> str:
         return "the only one measured"
     if best is None or best.change is None:
         return "the lowest measured" if load.best else "speculation does not pay"
-    return f"{best.change.text()} against {_steps(best.change.against)}"
+    return f"{best.change.text()} against {steps_text(best.change.against)}"
 
 
 def _alone(load: Load) -> bool:
@@ -160,7 +161,7 @@ def _doubt(load: Load) -> str:
 def _how_sure(load: Load) -> list[str]:
     told = []
     if load.runner_up is not None:
-        told.append(f"next: {_steps(load.runner_up.steps)}, {load.runner_up.text()}")
+        told.append(f"next: {steps_text(load.runner_up.steps)}, {load.runner_up.text()}")
     if load.decided and not _alone(load):
         told.append("the difference clears the noise")
     if doubt := _doubt(load):
@@ -170,14 +171,10 @@ def _how_sure(load: Load) -> list[str]:
     return told
 
 
-def _steps(steps: int) -> str:
-    return "no speculation" if steps == 0 else "1 step" if steps == 1 else f"{steps} steps"
-
-
 def _listed(steps: Sequence[int]) -> str:
     names = [str(one) for one in steps]
     if len(names) == 1:
-        return _steps(steps[0])
+        return steps_text(steps[0])
     return f"{', '.join(names[:-1])} and {names[-1]} steps"
 
 

@@ -62,6 +62,7 @@ class Status:
     back), ended (for a reason: `why`), interrupted (the process died without a word), not started.
     `elapsed_s`: since that process began, up to now or to its end. `remaining_s`: from measured
     launches and trials; None while nothing was measured. `untouched`: nothing was done on the host.
+    `owed`: since this run last took its host no process of it has seen production back.
     """
 
     run_id: str
@@ -79,6 +80,7 @@ class Status:
     path: Path
     inventory: Path | None = None
     untouched: bool = False
+    owed: bool = False
 
     @property
     def trials(self) -> int:
@@ -120,15 +122,16 @@ class Status:
     def what_now(self) -> list[str]:
         """What has become of production where nobody works on the run, and how to go on."""
         said = []
+        nobody = self.state in ("interrupted", "ended")
         if self.state == "interrupted" and self.untouched:
             said.append(f"nothing was done on {self.host}")
-        elif self.state == "interrupted":
+        elif nobody and self.owed:
             restore = with_inventory(f"restore {self.host}", self.inventory)
             said.append(
                 f"production on {self.host}: its own timer restores it if nothing is heard of the "
                 f"sweep; at once: {restore}"
             )
-        if self.state in ("interrupted", "ended") and self.ok < self.trials:
+        if nobody and self.ok < self.trials:
             said.append(f"go on with: {of_run('resume', self.path)}")
         return said
 
@@ -189,6 +192,7 @@ def read_status(run: RunDirectory, elsewhere: LockState | None = None) -> Status
         path=run.path,
         inventory=Path(str(document["inventory"])) if document.get("inventory") else None,
         untouched=not alive and untouched(run),
+        owed=_owed(events),
     )
 
 
@@ -214,6 +218,19 @@ def _session(events: Sequence[Event]) -> Sequence[Event]:
 
 def _end(session: Sequence[Event]) -> Event | None:
     return next((event for event in session if event.kind == "end"), None)
+
+
+def _owed(events: Sequence[Event]) -> bool:
+    """Whether the host was taken, and production not seen back since."""
+    owed = before = False
+    for event in events:
+        if event.kind == "stage" and event.fields.get("stage") == "take the host":
+            owed, before = True, owed
+        elif event.kind == "refused":
+            owed = before
+        elif event.kind == "restored":
+            owed = False
+    return owed
 
 
 def gave_back(events: Sequence[Event]) -> bool:

@@ -104,7 +104,7 @@ def test_a_table_without_a_row_that_counts_says_why(tmp_path: Path) -> None:
     shown = sweep("recommend", "odd.csv", cwd=tmp_path)
     assert shown.stdout.splitlines() == [
         "nothing was measured yet",
-        "1 rows whose status is neither ok nor failed were left out",
+        "left out: 1 row whose status is neither ok nor failed",
     ]
 
 

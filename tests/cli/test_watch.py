@@ -43,7 +43,7 @@ def test_a_finished_run_in_one_picture(tmp_path: Path) -> None:
 
 def test_what_has_become_of_production_is_said_of_a_killed_sweep(tmp_path: Path) -> None:
     run = make_night(tmp_path, range(2), (1,))
-    killed = replace(read_status(run), state="interrupted", untouched=False)
+    killed = replace(read_status(run), state="interrupted", owed=True)
     assert "production on gpu: its own timer restores it" in shown(run, killed)
 
 

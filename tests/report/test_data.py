@@ -91,8 +91,8 @@ def test_a_word_where_a_number_belongs_costs_its_row_and_is_told(tmp_path: Path)
     results = load_results([path])
     assert len(results.trials) == 1
     assert results.sources[0].left_out == (
-        "1 rows without whole numbers of steps and concurrency were left out",
-        "1 rows without agg_tok_s or per_req_tok_s were left out",
+        "left out: 1 row without whole numbers of steps and concurrency",
+        "left out: 1 row without agg_tok_s or per_req_tok_s",
     )
 
 
@@ -106,16 +106,14 @@ def test_a_status_of_another_word_is_told(tmp_path: Path) -> None:
     path = csv(tmp_path, "steps,concurrency,agg_tok_s,status\n0,4,100,done\n3,4,150,ok\n")
     results = load_results([path])
     assert results.trials["status"].tolist() == ["ok"]
-    assert results.sources[0].left_out == (
-        "1 rows whose status is neither ok nor failed were left out",
-    )
+    assert results.sources[0].left_out == ("left out: 1 row whose status is neither ok nor failed",)
 
 
 def test_copies_of_a_row_are_told(tmp_path: Path) -> None:
     path = csv(tmp_path, "steps,concurrency,agg_tok_s\n0,4,100\n0,4,100\n3,4,150\n")
     results = load_results([path])
     assert results.sources[0].left_out == (
-        "1 rows are the same as another in every column: copies are no repeats",
+        "the same as another in every column: 1 row; copies are no repeats",
     )
 
 

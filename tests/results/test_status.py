@@ -170,6 +170,37 @@ def test_done_is_a_run_that_gave_its_host_back(night: Night) -> None:
     assert "production did not come back" in (night.status().why or "")
 
 
+def test_what_has_become_of_production_is_said_until_somebody_has_seen_it_back(
+    night: Night,
+) -> None:
+    told = "production on gpu: its own timer restores it if nothing is heard of the sweep"
+
+    def owed() -> bool:
+        return any(told in line for line in night.status().lines())
+
+    with night.run.lock():
+        night.begin(ALL)
+        assert not owed(), "somebody is at work"
+        night.launch("l-01")
+        night.run.end("interrupted twice", 130)
+    assert night.status().state == "ended"
+    assert owed(), "handed over to the host: nobody has waited for it"
+    with night.run.lock():
+        night.begin({"l-02": 2})
+        night.run.event("refused", text="another sweep has it")
+        night.run.end("host refused", 5)
+    assert owed(), "who was refused has changed nothing"
+    with night.run.lock():
+        night.begin({"l-02": 2})
+        night.run.event("restored", text="up after 3 s")
+        night.run.end("interrupted by SIGINT", 130)
+    assert not owed()
+    with night.run.lock():
+        night.begin({"l-02": 2})
+        night.run.event("refused", text="another sweep has it")
+    assert not owed()
+
+
 def test_a_resumed_run_counts_its_own_time_and_its_own_trials(night: Night) -> None:
     with night.run.lock():
         night.begin(ALL)
