@@ -219,7 +219,8 @@ class Execution:
             return self._work(todo, resumed=resumed)
 
     def _work(self, todo: Todo, *, resumed: bool) -> int:
-        self.run.begin({name: len(trials) for name, trials in todo.items()}, resumed=resumed)
+        counts = {name: len(trials) for name, trials in todo.items()}
+        self.run.begin(counts, resumed=resumed, until=self.until.at if self.until else None)
         self.progress.begin(self.plan, todo)
         try:
             with self._awake(), InterruptibleClock(self._acknowledge) as clock:

@@ -149,7 +149,10 @@ def time_text(status: Status) -> str:
         parts.append(f"{duration(status.elapsed_s)} {took}")
     if status.remaining_s is not None:
         over = (status.at + timedelta(seconds=status.remaining_s)).astimezone()
-        parts.append(f"about {duration(status.remaining_s)} left, until {over:%H:%M}")
+        left = f"about {duration(status.remaining_s)} left"
+        parts.append(
+            f"{left}; {status.cut_short}" if status.cut_short else f"{left}, until {over:%H:%M}"
+        )
     elif status.state == "running":
         parts.append("how long it takes is known after the first trial")
     return ", ".join(parts) or "not begun"

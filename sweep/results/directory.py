@@ -181,9 +181,12 @@ class RunDirectory:
 
     # -- what is for people -----------------------------------------------------------------
 
-    def begin(self, due: Mapping[str, int], *, resumed: bool) -> None:
-        """Say that this process starts working: how many trials of which launch."""
-        self.event("begin", due=dict(due), resumed=resumed)
+    def begin(
+        self, due: Mapping[str, int], *, resumed: bool, until: datetime | None = None
+    ) -> None:
+        """Say that this process starts working: how many trials of which launch, until when."""
+        fields = {} if until is None else {"until": until.isoformat(timespec="seconds")}
+        self.event("begin", due=dict(due), resumed=resumed, **fields)
 
     def end(self, reason: str, exit_code: int) -> None:
         """Say that this process stops working, and why."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
@@ -62,7 +62,8 @@ class Status:
     back), ended (for a reason: `why`), interrupted (the process died without a word), not started.
     `elapsed_s`: since that process began, up to now or to its end. `remaining_s`: from measured
     launches and trials; None while nothing was measured. `untouched`: nothing was done on the host.
-    `owed`: since this run last took its host no process of it has seen production back.
+    `ends_by`: by when --until has production serve again. `owed`: since this run last took its
+    host no process of it has seen production back.
     """
 
     run_id: str
@@ -81,6 +82,7 @@ class Status:
     inventory: Path | None = None
     untouched: bool = False
     owed: bool = False
+    ends_by: datetime | None = None
 
     @property
     def trials(self) -> int:
@@ -98,6 +100,15 @@ class Status:
     def missing(self) -> int:
         return self.trials - self.ok - self.failed
 
+    @property
+    def cut_short(self) -> str | None:
+        """That --until leaves too little time for the rest; None: it does not."""
+        if self.ends_by is None or self.remaining_s is None:
+            return None
+        if self.at + timedelta(seconds=self.remaining_s) <= self.ends_by:
+            return None
+        return f"--until {self.ends_by.astimezone():%H:%M} ends it before that"
+
     def lines(self) -> list[str]:
         """The status as plain text, the most important line first."""
         head = f"{self.run_id} on {self.host}: {self.state}"
@@ -110,6 +121,7 @@ class Status:
             said.append(f"now: {self.now.text()}, for {duration(since)}")
         if self.elapsed_s is not None:
             left = "" if self.remaining_s is None else f", about {duration(self.remaining_s)} left"
+            left += f"; {self.cut_short}" if self.cut_short else ""
             took = "so far" if self.state == "running" else "in all"
             said.append(f"{duration(self.elapsed_s)} {took}{left}")
         if self.why:
@@ -193,6 +205,7 @@ def read_status(run: RunDirectory, elsewhere: LockState | None = None) -> Status
         inventory=Path(str(document["inventory"])) if document.get("inventory") else None,
         untouched=not alive and untouched(run),
         owed=_owed(events),
+        ends_by=_ends_by(session) if alive else None,
     )
 
 
@@ -214,6 +227,11 @@ def _session(events: Sequence[Event]) -> Sequence[Event]:
     """The events of the process that worked on the run last: from its `begin` on."""
     starts = [index for index, event in enumerate(events) if event.kind == "begin"]
     return events[starts[-1] :] if starts else ()
+
+
+def _ends_by(session: Sequence[Event]) -> datetime | None:
+    until = session[0].fields.get("until") if session else None
+    return datetime.fromisoformat(str(until)) if until else None
 
 
 def _end(session: Sequence[Event]) -> Event | None:

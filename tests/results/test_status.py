@@ -201,6 +201,25 @@ def test_what_has_become_of_production_is_said_until_somebody_has_seen_it_back(
     assert not owed()
 
 
+def test_the_time_left_knows_of_until(night: Night) -> None:
+    until = night.clock.at + timedelta(minutes=5)
+    with night.run.lock():
+        night.run.write_plan({"plan": plan_to_doc(night.plan)})
+        night.run.begin(ALL, resumed=False, until=until)
+        night.launch("l-01")
+        found = night.status()
+        assert (found.ends_by, found.remaining_s) == (until, pytest.approx(200))
+        assert found.cut_short is not None
+        assert any(f"left; {found.cut_short}" in line for line in found.lines())
+        assert f"{until.astimezone():%H:%M}" in found.cut_short
+    assert night.status().ends_by is None
+    later = night.clock.at + timedelta(minutes=15)
+    with night.run.lock():
+        night.run.begin({"l-02": 2, "l-03": 2}, resumed=True, until=later)
+        night.launch("l-02")
+        assert (night.status().ends_by, night.status().cut_short) == (later, None)
+
+
 def test_a_resumed_run_counts_its_own_time_and_its_own_trials(night: Night) -> None:
     with night.run.lock():
         night.begin(ALL)
