@@ -40,7 +40,7 @@ from sweep.runner.reboots import noticing_reboots, wait_until_restored
 from sweep.runner.record import Trial, record_failure
 from sweep.runner.session import Session, Sweep, open_session
 from sweep.runner.trial import Work, finish, run_trial
-from sweep.systemd import Started
+from sweep.systemd import Served, Started
 
 __all__ = ["Sweep", "execute"]
 
@@ -54,11 +54,16 @@ def execute(sweep: Sweep, host: Host, due: Mapping[str, Sequence[Due]]) -> str |
     trial has its row by then, or lies on the host for the next `resume`.
     """
     course = Course(sweep, due)
+    served: Served | None = None
     while True:
         with open_session(sweep, host) as session:
             try:
-                return _hold_host(session, course)
+                with noticing_reboots(session):
+                    served = served or session.systemd.see()
+                return _hold_host(session, course, served)
             except HostRebooted as error:
+                if session.systemd.taken:
+                    served = None
                 hopeless = course.rebooted()
                 sweep.note(hopeless or f"{error}: it goes on when production serves again")
                 wait_until_restored(session)
@@ -66,10 +71,10 @@ def execute(sweep: Sweep, host: Host, due: Mapping[str, Sequence[Due]]) -> str |
                     raise HostError(f"{hopeless}; see why before it goes on") from error
 
 
-def _hold_host(session: Session, course: Course) -> str | None:
+def _hold_host(session: Session, course: Course, served: Served) -> str | None:
     """From taking the host to giving it back; why the brake tripped, or None."""
     check_fingerprint(session.sweep, host_fingerprint(session, session.host))
-    take_host(session)
+    take_host(session, served)
     with giving_back(session):
         with noticing_reboots(session):
             adopted = adopt(session)

@@ -19,16 +19,16 @@ from sweep.results.status import duration
 from sweep.runner.collect import collect
 from sweep.runner.reboots import noticing_reboots
 from sweep.runner.session import Session
-from sweep.systemd import Owner
+from sweep.systemd import Owner, Served
 
 
-def take_host(session: Session) -> None:
+def take_host(session: Session, served: Served) -> None:
     """Take the host and tell what was found there. Raises HostError."""
     sweep = session.sweep
     sweep.stage(Stage("take the host"))
     try:
         with noticing_reboots(session):
-            takeover = session.systemd.take(Owner.here(sweep.clock.now()))
+            takeover = session.systemd.take(Owner.here(sweep.clock.now()), served)
     except HostRefused as error:
         sweep.run.event("refused", text=str(error))
         raise

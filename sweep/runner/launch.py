@@ -104,7 +104,7 @@ def start(session: Session, launch: Launch) -> Started:
     sweep.run.write_unit(launch.id, unit.text)
     sweep.stage(Stage("start", launch))
     started = systemd.start()
-    for text in systemd.neighbours():
+    for text in systemd.findings():
         sweep.note(text)
     sweep.run.event("started", launch=launch.id, invocation=started.invocation_id)
     return started

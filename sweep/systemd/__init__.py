@@ -2,7 +2,7 @@
 
 Systemd(host, spec, clock, run_id)
     facts                               what the host is
-    take(owner)                         lock, production's record, dead-man timer
+    see() take(owner)                   what serves; lock, production's record, dead-man timer
     standing(secrets) use(unit)         what an earlier process of this run left running
     install(unit, secrets)              the unit file under /run
     start() poll() journal() stop()     one launch
@@ -23,7 +23,7 @@ from sweep.systemd.owner import Owner
 from sweep.systemd.restore import Restored
 from sweep.systemd.service import Standing, Started
 from sweep.systemd.state import JobState, Listener, UnitState
-from sweep.systemd.takeover import Takeover
+from sweep.systemd.takeover import Served, Takeover
 
 __all__ = [
     "OLDEST_SYSTEMD",
@@ -37,6 +37,7 @@ __all__ = [
     "Listener",
     "Owner",
     "Restored",
+    "Served",
     "Standing",
     "Started",
     "Systemd",

@@ -30,7 +30,7 @@ from sweep.systemd.service import Service, Standing, Started
 from sweep.systemd.site import Site, text
 from sweep.systemd.state import Listener, UnitState
 from sweep.systemd.stopping import Stopping
-from sweep.systemd.takeover import Takeover, extend, take
+from sweep.systemd.takeover import Served, Takeover, extend, look_again, see, take
 from sweep.systemd.watch import Watch
 from sweep.unit import RenderedUnit, SecretFiles
 
@@ -74,8 +74,17 @@ class Systemd:
         )
         return Site(self._host, self._spec, self._clock, paths, self._commands)
 
-    def take(self, owner: Owner) -> Takeover:
-        """Lock the host, record production, arm the dead-man timer.
+    def see(self) -> Served:
+        """What serves now, in case the host is started anew before it could be taken."""
+        return see(self.site, self.facts.boot_id)
+
+    @property
+    def taken(self) -> bool:
+        """It was: the host itself remembers what has to serve again."""
+        return self._held is not None
+
+    def take(self, owner: Owner, served: Served | None = None) -> Takeover:
+        """Lock the host, record production, arm the dead-man timer. `served`: as `see` found it.
 
         Raises HostRefused: locked (naming the owner), systemd too old, no rights, no linger, our
         unit's name or a production unit is not as it must be.
@@ -83,7 +92,7 @@ class Systemd:
         require_usable(self._host, self._spec, self.facts)
         lock = Lock(self._run_id, self._spec.unit, self.facts.boot_id, owner)
         with full_disk_as_refusal():
-            hold, takeover = take(self.site, lock, Health(self.site))
+            hold, takeover = take(self.site, lock, Health(self.site), served)
         self._held = Held(self.site, hold, takeover)
         self._heard_at = self._clock.now()
         return takeover
@@ -115,9 +124,10 @@ class Systemd:
         """
         return self._hold.start()
 
-    def neighbours(self) -> tuple[str, ...]:
-        """Who held memory on the server's cards before our first start; told once."""
-        found, self._hold.neighbours = self._hold.neighbours, ()
+    def findings(self) -> tuple[str, ...]:
+        """What our first start found: production that was started since the host was taken, who
+        held memory on the server's cards. Told once."""
+        found, self._hold.findings = self._hold.findings, ()
         return found
 
     def poll(self, job: Job | None = None) -> UnitState:
@@ -258,7 +268,7 @@ class Held:
         self._service = Service(site, hold)
         self._cards: tuple[str, ...] | None = None
         self._not_given_back = False
-        self.neighbours: tuple[str, ...] = ()
+        self.findings: tuple[str, ...] = ()
         self.watch = Watch(site, hold)
         self.jobs = Jobs(site, hold)
 
@@ -296,14 +306,24 @@ class Held:
             # Nobody stops production for a port that is not to be had.
             self._service.require_free_port()
         with full_disk_as_launch_error():
+            if first:
+                self._owe_what_was_started()
             before = self._clearing.clear(self._hold, self.record, self._cards or ())
             cards = tuple(before) if self._cards is None else self._cards
             if first:
-                self.neighbours = self._memory.neighbours(cards)
+                self.findings += self._memory.neighbours(cards)
             if self._not_given_back:
                 self._memory.wait_until_free(cards, before, _STILL_HELD_S)
                 self._not_given_back = False
             return self._service.start()
+
+    def _owe_what_was_started(self) -> None:
+        """A host that was still booting when it was taken, or a person, may start production."""
+        known = self.record
+        self.record = look_again(self._site, known)
+        new = [name for name in self.record.units if name not in known.units]
+        if new:
+            self.findings += (f"{', '.join(new)} was started meanwhile: again in the end",)
 
     def stop(self) -> float:
         stopping = Stopping(self._site, self._hold, self._service, self.watch, self._memory)

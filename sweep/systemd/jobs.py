@@ -175,7 +175,7 @@ umask 077
 mkdir -p {directory} && : > {quote(f"{site.paths.run}/jobs/{job.unit}")} || exit
 new=$(mktemp -d {directory}/.new.XXXXXX) || exit
 trap 'rm -rf -- "$new"' EXIT
-trap 'exit 1' HUP INT TERM
+trap 'exit 1' HUP INT TERM PIPE
 {_unpack(sizes)}
 {own}
 mv -f -- "$new"/* {directory}/ || exit

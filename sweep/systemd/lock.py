@@ -170,12 +170,13 @@ def _place(site: Site, mine: Lock) -> Found | None:
     new, lock = quote(f"{paths.state}/new-{_mark(mine)}"), quote(paths.lock)
     script = f"""
 umask 022
-mkdir -p {quote(paths.state)} && rm -f {new} && {_printing(mine)} > {new} || exit
+mkdir -p {quote(paths.state)} || exit
+{_tidying(new)}
+rm -f {new} && {_printing(mine)} > {new} || exit
 if ln {new} {lock} 2>/dev/null || cmp -s {new} {lock}
 then echo @@mine
 else echo @@lock; cat {lock}; [ -s {lock} ] || [ ! -e {lock} ] || echo '(empty)'
 fi
-rm -f {new}
 """
     while True:
         answer = site.ask("lock the host", script)
@@ -223,6 +224,11 @@ def _printing(lock: Lock) -> str:
     return f"printf '%s\\n' {quote(lock.line.decode())} | cat"
 
 
+def _tidying(*files: str) -> str:
+    """Shell lines after which these files are gone when the script ends, however it ends."""
+    return f"trap {quote('rm -f ' + ' '.join(files))} EXIT; trap 'exit 1' HUP INT TERM PIPE"
+
+
 def _mark(lock: Lock) -> str:
     """Of one process: two of them may come at once for the same run, each with a copy of it."""
     return hashlib.sha256(lock.line).hexdigest()[:16]
@@ -241,12 +247,12 @@ def _replace(site: Site, mine: Lock, dead: Found) -> bool:
 umask 022
 [ -d {quote(state)} ] || exit 0
 find {quote(state)} -name 'claim-*' -mmin +1 -exec rm -f {{}} +
+{_tidying(new, old)}
 rm -f {new} && {_printing(mine)} > {new} || exit
 printf '%s\\n' {quote(dead.line.decode())} > {old}
 if ln {new} {claim} 2>/dev/null || cmp -s {new} {claim}; then
   if cmp -s {old} {lock}; then mv -f {claim} {lock}; else rm -f {claim}; fi
 fi
-cmp -s {new} {lock} && echo @@mine
-rm -f {new} {old}
+if cmp -s {new} {lock}; then echo @@mine; fi
 """
     return "mine" in site.ask("take over the lock", script)

@@ -16,6 +16,7 @@ from sweep.systemd.lock import ACTIVE
 from sweep.systemd.paths import Paths
 from sweep.systemd.site import Site, blocks, names, quote
 
+DOWN = ("inactive", "failed")
 # Stopping a unit stops whatever names it in one of these, directly or through others.
 _STOP_WITH_IT = ("RequiredBy", "RequisiteOf", "BoundBy", "ConsistsOf", "PropagatesStopTo")
 # Starting what names a unit in one of these starts that unit, too. UpheldBy: since systemd 249.
@@ -80,6 +81,7 @@ class Record:
 class Seen:
     """A unit of production, or one that stops with it.
 
+    active     it is up, or systemd has its start to do still, as in a host that boots
     triggers   active timers, sockets, paths that can start it at any time, or what pulls it in
     upheld_by  active units that have systemd start it again as soon as it is stopped
     """
@@ -107,7 +109,7 @@ def look(site: Site, units: Sequence[str]) -> list[Seen]:
     return [
         Seen(
             name=block["Id"],
-            active=block.get("ActiveState") in ACTIVE,
+            active=_is_wanted(block),
             exists=block.get("LoadState") != "not-found",
             triggers=tuple(name for name in _triggers(block, around) if name in active),
             upheld_by=tuple(
@@ -116,6 +118,11 @@ def look(site: Site, units: Sequence[str]) -> list[Seen]:
         )
         for block in shown
     ]
+
+
+def _is_wanted(shown: Mapping[str, str]) -> bool:
+    state = shown.get("ActiveState")
+    return state in ACTIVE or (state in DOWN and shown.get("Job", "0") not in ("", "0"))
 
 
 def _triggers(shown: Mapping[str, str], around: Mapping[str, Mapping[str, str]]) -> tuple[str, ...]:
@@ -162,7 +169,8 @@ def command(words: str) -> str:
 
 
 def _look_script(site: Site, units: Sequence[str]) -> str:
-    wanted = " ".join(f"-p {name}" for name in dict.fromkeys((*_STOP_WITH_IT, *_PULL_IN)))
+    own = ("Id", "LoadState", "ActiveState", "Job", "TriggeredBy")
+    wanted = " ".join(f"-p {name}" for name in dict.fromkeys((*own, *_STOP_WITH_IT, *_PULL_IN)))
     follow = " ".join(f"-e 's/^{name}=//p'" for name in _STOP_WITH_IT)
     # As `names` in site.py: systemctl quotes names with a backslash in its lists.
     unquote = r"""-e 's/"//g' -e 's/\\\\/\\/g'"""
@@ -181,8 +189,7 @@ while [ $# -gt 0 ]; do
   for unit in "$@"; do
     case "$seen" in *" $unit "*) continue ;; esac
     seen="$seen$unit "
-    shown=$({site.systemctl} show -p Id -p LoadState -p ActiveState -p TriggeredBy {wanted} \\
-      -- "$unit") || exit
+    shown=$({site.systemctl} show {wanted} -- "$unit") || exit
     printf '%s\\n\\n' "$shown"
     all="$all
 $shown"

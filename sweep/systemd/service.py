@@ -242,11 +242,12 @@ now=$(invocation)
 read -r token since before < {mark} 2>/dev/null
 if [ "${{token-}}" != {token} ] || [ -z "$now" ] || [ "$now" = "${{before-}}" ]; then
   set -- {production}
-  [ $# = 0 ] || for state in $({site.systemctl} show -p ActiveState -- "$@"); do
-    case $state in
-      *=active|*=activating|*=reloading) echo @@preempted; echo "$1"; exit 0 ;;
+  [ $# = 0 ] || for shown in $({site.systemctl} show -p Id -p ActiveState -p Job -- "$@"); do
+    case $shown in
+      Id=*) name=${{shown#Id=}} ;;
+      # A start that systemd has to do still would be cancelled by ours.
+      *=active|*=activating|*=reloading|Job=[1-9]*) echo @@preempted; echo "$name"; exit 0 ;;
     esac
-    shift
   done
   taken=$({port_script(site)})
   if [ -n "$taken" ]; then echo @@port; printf '%s\\n' "$taken"; exit 0; fi

@@ -40,11 +40,26 @@ class Takeover:
     kept: bool = True
 
 
-def take(site: Site, mine: Lock, health: Health) -> tuple[Hold, Takeover]:
+@dataclass(frozen=True)
+class Served:
+    """What served in one boot of the host, which nobody has written down there."""
+
+    record: Record
+    boot_id: str
+
+
+def see(site: Site, boot_id: str) -> Served:
+    return Served(_found(site, look(site, production_units(site))), boot_id)
+
+
+def take(
+    site: Site, mine: Lock, health: Health, served: Served | None = None
+) -> tuple[Hold, Takeover]:
     """Take the host for this run; the same run may take it again after its process died.
 
-    Raises HostRefused: locked, being restored, or a unit of our name or production is not as it
-    must be. Then nothing was changed.
+    `served`: where the host was started anew since, that has to serve again, too.
+    Raises HostError when the host is started anew meanwhile; HostRefused: locked, being restored,
+    or a unit of our name or production is not as it must be. Then nothing was changed.
     """
     _require_own_unit(site)
     # This process may have known the host before it was started anew.
@@ -60,12 +75,17 @@ def take(site: Site, mine: Lock, health: Health) -> tuple[Hold, Takeover]:
         _end_renamed(site)
         seen = look(site, production_units(site))
         require_production(site, seen)
-        by_command = runs_by_command(site)
-        record, notes = _record(site, seen, others, health, by_command=by_command)
-        _make_directories(site, serving=by_command or any(one.active for one in seen))
+        found = _found(site, seen)
+        if found.owed and site.spec.production_health:
+            found = found.with_health(health.trouble() is None)
+        anew = served is not None and served.boot_id != boot_id
+        record, debts = _with_debts(site, found, served.record if served and anew else None, others)
+        notes = [_serves(found), *debts, *_triggers(seen)]
+        _make_directories(site, serving=found.owed)
         write_record(site, record)
         not_kept = keep(site)
         hold.arm()
+        _require_same_boot(site, boot_id)
     except SweepError:
         release(site)
         if others is not None and site.paths.run_id not in others:
@@ -81,13 +101,23 @@ def take(site: Site, mine: Lock, health: Health) -> tuple[Hold, Takeover]:
 def extend(site: Site, record: Record, names: Sequence[str]) -> Record:
     """The record, with further units that are about to be stopped, and all that stops with them."""
     new = look(site, [name for name in names if name not in record.judged])
-    if not new:
-        return record
+    return _owing(site, record, new, names) if new else record
+
+
+def look_again(site: Site, record: Record) -> Record:
+    """The record, with whatever was started since it was made: it is about to be stopped."""
+    started = [one for one in look(site, record.judged) if one.active]
+    new = [one for one in started if one.name not in record.units]
+    return _owing(site, record, new) if new else record
+
+
+def _owing(site: Site, record: Record, new: Sequence[Seen], judged: Sequence[str] = ()) -> Record:
+    """The record with these, too, written down before anything is done to them."""
     more = Record(
         run_id=record.run_id,
         unit=record.unit,
         units=tuple(one.name for one in new if one.active),
-        judged=(*names, *(one.name for one in new)),
+        judged=(*judged, *(one.name for one in new)),
     )
     joined = more.joined(record)
     write_record(site, joined)
@@ -101,33 +131,39 @@ def write_record(site: Site, record: Record) -> None:
     site.host.put(site.paths.record, record.to_bytes(), mode=0o644)
 
 
-def _record(
-    site: Site, seen: Sequence[Seen], others: Sequence[str], health: Health, *, by_command: bool
-) -> tuple[Record, list[str | None]]:
-    paths = site.paths
-    record = Record(
-        run_id=paths.run_id,
-        unit=paths.unit,
+def _found(site: Site, seen: Sequence[Seen]) -> Record:
+    return Record(
+        run_id=site.paths.run_id,
+        unit=site.paths.unit,
         units=tuple(one.name for one in seen if one.active),
         judged=tuple(one.name for one in seen),
-        by_command=by_command,
+        by_command=runs_by_command(site),
     )
-    if record.owed and site.spec.production_health:
-        trouble = health.trouble()
-        record = record.with_health(trouble is None)
-    notes: list[str | None] = [_serves(record)]
-    notes += [
-        f"{trigger} can start {one.name} in the middle of the sweep"
-        for one in seen
-        for trigger in one.triggers
-    ]
+
+
+def _with_debts(
+    site: Site, record: Record, earlier: Record | None, others: Sequence[str]
+) -> tuple[Record, list[str]]:
+    """The record with whatever else has to serve again, and what there is to say of that."""
+    notes = []
+    if earlier is not None and earlier.owed:
+        record = record.joined(earlier)
+        notes.append(f"served when the host was first seen, before its reboot: {earlier.names}")
     for run in others:
-        # What a run that never gave the host back found has to serve again, too.
-        before = read_record(site, paths.of_run(run))
+        # What a run that never gave the host back found.
+        before = read_record(site, site.paths.of_run(run))
         if before is not None and before.owed:
             record = record.joined(before)
             notes.append(f"still to be restored from run {run}: {before.names}")
     return record, notes
+
+
+def _triggers(seen: Sequence[Seen]) -> list[str]:
+    return [
+        f"{trigger} can start {one.name} in the middle of the sweep"
+        for one in seen
+        for trigger in one.triggers
+    ]
 
 
 def _serves(record: Record) -> str:
@@ -202,6 +238,13 @@ rmdir {quote(other.work)} 2>/dev/null
 """,
         timeout_s=_CLEAN_UP_TIMEOUT_S,
     )
+
+
+def _require_same_boot(site: Site, boot_id: str) -> None:
+    """Raise HostError when some of it was done before a reboot, and is gone."""
+    answer = site.ask("look at the boot", f"echo @@boot; {site.boot_id}")
+    if text(answer["boot"]) != boot_id:
+        raise HostError(f"{site.host.name} was started anew while it was taken")
 
 
 def _require_own_unit(site: Site) -> None:

@@ -21,6 +21,11 @@ from tests.testhost import Pool
 collect_ignore_glob = [] if os.environ.get("SWEEP_FAULTS") else ["test_*.py"]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The judge is judged first: it reads the hosts' journals, which faults throw away."""
+    items.sort(key=lambda item: item.path.name != "test_judge.py")
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "injection" in metafunc.fixturenames:
         metafunc.parametrize("injection", list(injections()), ids=lambda one: one.name)

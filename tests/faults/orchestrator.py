@@ -27,7 +27,8 @@ def kill_then_two_resumes(ground: Ground) -> None:
     ground.kill()
     first, second = ground.start("resume"), ground.start("resume")
     statuses = ground.wait(first), ground.wait(second)
-    assert set(statuses) & {4, 5}, f"both went on: {statuses}"
+    through = ground.statuses[0] == 0  # before it could be killed: both have nothing to do
+    assert through or set(statuses) & {4, 5}, f"both went on: {statuses}"
 
 
 def a_second_sweep(ground: Ground) -> None:

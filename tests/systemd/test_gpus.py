@@ -154,6 +154,6 @@ def test_whoever_has_our_cards_before_us_is_named_once(gpu_host: Target) -> None
     with taken(gpu_host) as systemd:
         systemd.install(rendered(gpu_host, "/bin/sleep 600"), NO_SECRETS)
         systemd.start()
-        (told,) = systemd.neighbours()
+        (told,) = systemd.findings()
         assert told.startswith("GPU 0 holds 7000 MiB before our first start; held by pid 1 of root")
-        assert systemd.neighbours() == ()
+        assert systemd.findings() == ()

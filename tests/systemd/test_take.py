@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from sweep.clock import SystemClock
-from sweep.errors import HostError, HostRefused
+from sweep.errors import HostError, HostRefused, HostTaken
 from sweep.host import Result
 from sweep.systemd import lock, runs_on
 from sweep.systemd.leftovers import runs
@@ -504,3 +504,93 @@ def test_verbs_need_the_host(root: Target) -> None:
     with pytest.raises(RuntimeError, match="take"):
         root.systemd(new_run()).poll()
     assert issubclass(HostRefused, HostError)
+
+
+def test_production_that_is_started_before_our_first_start_comes_back(target: Target) -> None:
+    """A host that still boots when it is taken, or a person: it would be stopped and forgotten."""
+    target = target.with_(production=("llm.service",))
+    target.add_units({"llm.service": service("/bin/sleep 600")})
+    try:
+        with taken(target) as systemd:
+            systemd.install(rendered(target, http_server(target.port)), NO_SECRETS)
+            target.sh(f"{target.systemctl} start llm.service")
+            systemd.start()
+            assert target.active("llm.service") == "inactive"
+            assert systemd.findings()[0] == "llm.service was started meanwhile: again in the end"
+            assert systemd.restore(within_s=30).units == ("llm.service",)
+        assert target.active("llm.service") == "active"
+    finally:
+        target.remove_units(["llm.service"])
+
+
+def test_what_systemd_has_still_to_start_is_production(root: Target) -> None:
+    """In a host that boots it waits for the network, a disk, a driver."""
+    target = root.with_(production=("llm.service",))
+    slow = service("/bin/sleep 600", more="Type=oneshot")
+    target.add_units({
+        "slow.service": slow,
+        "llm.service": service("/bin/sleep 600", "Wants=slow.service\nAfter=slow.service"),
+    })  # fmt: skip
+    try:
+        target.sh("systemctl start --no-block llm.service")
+        assert target.active("llm.service") == "inactive"
+        systemd = target.systemd()
+        takeover = systemd.take(me())
+        assert takeover.record.units == ("llm.service",)
+        target.sh("systemctl kill -s KILL slow.service")
+        wait_for(lambda: target.active("llm.service") == "active", "production")
+        assert systemd.restore(within_s=30).units == ("llm.service",)
+    finally:
+        target.remove_units(["llm.service", "slow.service"])
+
+
+def test_a_start_that_systemd_has_still_to_do_is_not_cancelled_by_ours(root: Target) -> None:
+    target = root.with_(production=("llm.service",))
+    target.add_units({
+        "slow.service": service("/bin/sleep 600", more="Type=oneshot"),
+        "llm.service": service("/bin/sleep 600", "Wants=slow.service\nAfter=slow.service"),
+    })  # fmt: skip
+    unit = rendered(target, http_server(target.port))
+    try:
+        with taken(target) as systemd:
+            systemd.install(unit, NO_SECRETS)
+            systemd.start()
+            systemd.stop()
+            target.sh("systemctl start --no-block llm.service")
+            systemd.install(unit, NO_SECRETS)
+            with pytest.raises(HostTaken, match=r"somebody started llm\.service"):
+                systemd.start()
+            assert "Job=0" not in target.sh("systemctl show -p Job llm.service")
+    finally:
+        target.remove_units(["llm.service", "slow.service"])
+
+
+def test_what_served_before_a_reboot_has_to_serve_again(root: Target) -> None:
+    """A reboot between the first look and the taking leaves production down that nobody enabled."""
+    target = root.with_(production=("llm.service",))
+    target.add_units({"llm.service": service("/bin/sleep 600")}, start=["llm.service"])
+    try:
+        systemd = target.systemd()
+        seen = systemd.see()
+        assert (seen.record.units, systemd.taken) == (("llm.service",), False)
+        target.sh("systemctl stop llm.service")
+        same = systemd.take(me(), seen)
+        assert (same.record.units, systemd.taken) == ((), True), "a person has stopped it"
+        systemd.restore(within_s=30)
+        systemd = target.systemd()
+        takeover = systemd.take(me(), dataclasses.replace(seen, boot_id="an earlier one"))
+        assert takeover.record.units == ("llm.service",)
+        assert any("before its reboot: llm.service" in note for note in takeover.notes)
+        systemd.restore(within_s=30)
+        assert target.active("llm.service") == "active"
+    finally:
+        target.remove_units(["llm.service"])
+
+
+def test_a_lock_script_that_is_ended_leaves_nothing(root: Target) -> None:
+    """Its connection is cut between its two commands; nobody would ever remove what it made."""
+    systemd = root.systemd()
+    script = lock._tidying("/run/of-test-1", "/run/of-test-2")
+    for end in ("kill -HUP $$", "kill -PIPE $$", "kill -TERM $$", "exit 3", ":"):
+        systemd.site.run(f"{script}\ntouch /run/of-test-1 /run/of-test-2\n{end}\n:")
+        assert root.sh("ls -d /run/of-test-* 2>/dev/null; :") == ""
