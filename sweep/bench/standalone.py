@@ -9,11 +9,11 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypedDict
 from urllib.parse import SplitResult, urlsplit
 
 from sweep.bench.archive import NAME, client_archive
 from sweep.bench.backends import MARGIN_S, JobSpec, TrialContext, client_job, last_lines
+from sweep.bench.client.event import as_dict, natural
 from sweep.bench.client.guard import Spoilt
 from sweep.bench.client.trial import control, resolve
 from sweep.bench.metrics import Measurement, failures, measure
@@ -112,7 +112,8 @@ class Bench:
         requests = self.workload.bodies(self.model, concurrency, self.asked)
         self.asked += self.workload.rounds(concurrency)
         result = self._run(concurrency, warmups, requests)
-        measurement = measure(result, **speculation(result["server_before"]))
+        steps, draft_tokens = speculation(result["server_before"])
+        measurement = measure(result, steps=steps, draft_tokens=draft_tokens)
         return Level(concurrency, measurement, self._problem(result, measurement))
 
     def _problem(self, result: Mapping[str, object], measurement: Measurement) -> str | None:
@@ -134,19 +135,11 @@ class Bench:
         return result
 
 
-class Speculation(TypedDict):
-    """What `measure` has to know of the server."""
-
-    steps: int
-    draft_tokens: int | None
-
-
-def speculation(server_info: object) -> Speculation:
-    """As the server's /server_info says; no steps: it does not speculate, or is no SGLang."""
-    info = server_info if isinstance(server_info, dict) else {}
-    found = [info.get(f"speculative_num_{name}") for name in ("steps", "draft_tokens")]
-    steps, draft_tokens = (value if isinstance(value, int) else None for value in found)
-    return {"steps": steps or 0, "draft_tokens": draft_tokens}
+def speculation(server_info: object) -> tuple[int, int | None]:
+    """Steps and draft tokens, as /server_info says; 0 steps: no speculation, or no SGLang."""
+    info = as_dict(server_info)
+    steps = natural(info.get("speculative_num_steps"))
+    return steps or 0, natural(info.get("speculative_num_draft_tokens"))
 
 
 def run_here(job: JobSpec) -> dict[str, bytes]:

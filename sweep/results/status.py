@@ -134,16 +134,16 @@ class Status:
     def what_now(self) -> list[str]:
         """What has become of production where nobody works on the run, and how to go on."""
         said = []
-        nobody = self.state in ("interrupted", "ended")
+        over = self.state in ("interrupted", "ended")
         if self.state == "interrupted" and self.untouched:
             said.append(f"nothing was done on {self.host}")
-        elif nobody and self.owed:
+        elif over and self.owed:
             restore = with_inventory(f"restore {self.host}", self.inventory)
             said.append(
                 f"production on {self.host}: its own timer restores it if nothing is heard of the "
                 f"sweep; at once: {restore}"
             )
-        if nobody and self.ok < self.trials:
+        if over and self.ok < self.trials:
             said.append(f"go on with: {of_run('resume', self.path)}")
         return said
 

@@ -63,7 +63,7 @@ def execute(sweep: Sweep, host: Host, due: Mapping[str, Sequence[Due]]) -> str |
                 return _hold_host(session, course, served)
             except HostRebooted as error:
                 if session.systemd.taken:
-                    served = None
+                    served = None  # the host itself remembers
                 hopeless = course.rebooted()
                 sweep.note(hopeless or f"{error}: it goes on when production serves again")
                 wait_until_restored(session)

@@ -116,9 +116,8 @@ class GpuMemory:
         last = self.read()
         stable = 1
         while clock.monotonic() < until:
-            missing = _missing(uuids, last)
-            if not missing and (not last or stable >= STABLE_READINGS):
-                return last
+            if not _missing(uuids, last) and (not last or stable >= STABLE_READINGS):
+                break
             clock.sleep(INTERVAL_S)
             now = self.read()
             stable = stable + 1 if _same(_memory(now), _memory(last)) else 1

@@ -20,7 +20,7 @@ from sweep.systemd.deadman import Hold
 from sweep.systemd.lock import ACTIVE
 from sweep.systemd.paths import is_name, require_name
 from sweep.systemd.room import full_disk_as_launch_error
-from sweep.systemd.site import KNOW_HOME, Site, properties, quote, text
+from sweep.systemd.site import KNOW_HOME, Site, at_the_end, properties, quote, text
 from sweep.systemd.state import JobState
 
 _STOP_S = 10
@@ -174,8 +174,7 @@ if {self._was_started(job)}; then exit 0; fi
 umask 077
 mkdir -p {directory} && : > {quote(f"{site.paths.run}/jobs/{job.unit}")} || exit
 new=$(mktemp -d {directory}/.new.XXXXXX) || exit
-trap 'rm -rf -- "$new"' EXIT
-trap 'exit 1' HUP INT TERM PIPE
+{at_the_end('rm -rf -- "$new"')}
 {_unpack(sizes)}
 {own}
 mv -f -- "$new"/* {directory}/ || exit

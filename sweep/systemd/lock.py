@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from sweep.errors import HostRefused
 from sweep.systemd.owner import HIDDEN, Owner, process_started
 from sweep.systemd.paths import Paths
-from sweep.systemd.site import Site, properties, quote, text
+from sweep.systemd.site import Site, at_the_end, properties, quote, text
 
 # Between taking the lock and arming the timer lie a few scripts: so long nobody doubts the owner.
 YOUNG_MIN = 2
@@ -171,7 +171,7 @@ def _place(site: Site, mine: Lock) -> Found | None:
     script = f"""
 umask 022
 mkdir -p {quote(paths.state)} || exit
-{_tidying(new)}
+{at_the_end(f"rm -f {new}")}
 rm -f {new} && {_printing(mine)} > {new} || exit
 if ln {new} {lock} 2>/dev/null || cmp -s {new} {lock}
 then echo @@mine
@@ -224,11 +224,6 @@ def _printing(lock: Lock) -> str:
     return f"printf '%s\\n' {quote(lock.line.decode())} | cat"
 
 
-def _tidying(*files: str) -> str:
-    """Shell lines after which these files are gone when the script ends, however it ends."""
-    return f"trap {quote('rm -f ' + ' '.join(files))} EXIT; trap 'exit 1' HUP INT TERM PIPE"
-
-
 def _mark(lock: Lock) -> str:
     """Of one process: two of them may come at once for the same run, each with a copy of it."""
     return hashlib.sha256(lock.line).hexdigest()[:16]
@@ -247,7 +242,7 @@ def _replace(site: Site, mine: Lock, dead: Found) -> bool:
 umask 022
 [ -d {quote(state)} ] || exit 0
 find {quote(state)} -name 'claim-*' -mmin +1 -exec rm -f {{}} +
-{_tidying(new, old)}
+{at_the_end(f"rm -f {new} {old}")}
 rm -f {new} && {_printing(mine)} > {new} || exit
 printf '%s\\n' {quote(dead.line.decode())} > {old}
 if ln {new} {claim} 2>/dev/null || cmp -s {new} {claim}; then

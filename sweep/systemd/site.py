@@ -115,6 +115,11 @@ def quote(*words: str) -> str:
     return shlex.join(words)
 
 
+def at_the_end(command: str) -> str:
+    """Shell lines after which a command is run when the script ends, however it ends."""
+    return f"trap {quote(command)} EXIT\ntrap 'exit 1' HUP INT TERM PIPE"
+
+
 def text(section: bytes | None) -> str:
     """A section as text, without the space around it; a missing one is empty."""
     return (section or b"").decode(errors="replace").strip()

@@ -78,8 +78,8 @@ def take(
         found = _found(site, seen)
         if found.owed and site.spec.production_health:
             found = found.with_health(health.trouble() is None)
-        anew = served is not None and served.boot_id != boot_id
-        record, debts = _with_debts(site, found, served.record if served and anew else None, others)
+        earlier = served.record if served and served.boot_id != boot_id else None
+        record, debts = _with_debts(site, found, earlier, others)
         notes = [_serves(found), *debts, *_triggers(seen)]
         _make_directories(site, serving=found.owed)
         write_record(site, record)

@@ -6,6 +6,8 @@ import dataclasses
 import json
 import shlex
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -15,7 +17,7 @@ from sweep.host import Result
 from sweep.systemd import lock, runs_on
 from sweep.systemd.leftovers import runs
 from sweep.systemd.owner import process_started
-from sweep.systemd.site import Site
+from sweep.systemd.site import Site, at_the_end
 from tests.systemd.conftest import connection_as
 from tests.systemd.targets import (
     NO_SECRETS,
@@ -523,15 +525,23 @@ def test_production_that_is_started_before_our_first_start_comes_back(target: Ta
         target.remove_units(["llm.service"])
 
 
-def test_what_systemd_has_still_to_start_is_production(root: Target) -> None:
-    """In a host that boots it waits for the network, a disk, a driver."""
-    target = root.with_(production=("llm.service",))
-    slow = service("/bin/sleep 600", more="Type=oneshot")
+@contextmanager
+def starting_slowly(host: Target) -> Iterator[Target]:
+    """Production whose start systemd has still to do, as soon as it is asked to."""
+    target = host.with_(production=("llm.service",))
     target.add_units({
-        "slow.service": slow,
+        "slow.service": service("/bin/sleep 600", more="Type=oneshot"),
         "llm.service": service("/bin/sleep 600", "Wants=slow.service\nAfter=slow.service"),
     })  # fmt: skip
     try:
+        yield target
+    finally:
+        target.remove_units(["llm.service", "slow.service"])
+
+
+def test_what_systemd_has_still_to_start_is_production(root: Target) -> None:
+    """In a host that boots it waits for the network, a disk, a driver."""
+    with starting_slowly(root) as target:
         target.sh("systemctl start --no-block llm.service")
         assert target.active("llm.service") == "inactive"
         systemd = target.systemd()
@@ -540,29 +550,19 @@ def test_what_systemd_has_still_to_start_is_production(root: Target) -> None:
         target.sh("systemctl kill -s KILL slow.service")
         wait_for(lambda: target.active("llm.service") == "active", "production")
         assert systemd.restore(within_s=30).units == ("llm.service",)
-    finally:
-        target.remove_units(["llm.service", "slow.service"])
 
 
 def test_a_start_that_systemd_has_still_to_do_is_not_cancelled_by_ours(root: Target) -> None:
-    target = root.with_(production=("llm.service",))
-    target.add_units({
-        "slow.service": service("/bin/sleep 600", more="Type=oneshot"),
-        "llm.service": service("/bin/sleep 600", "Wants=slow.service\nAfter=slow.service"),
-    })  # fmt: skip
-    unit = rendered(target, http_server(target.port))
-    try:
-        with taken(target) as systemd:
-            systemd.install(unit, NO_SECRETS)
+    with starting_slowly(root) as target, taken(target) as systemd:
+        unit = rendered(target, http_server(target.port))
+        systemd.install(unit, NO_SECRETS)
+        systemd.start()
+        systemd.stop()
+        target.sh("systemctl start --no-block llm.service")
+        systemd.install(unit, NO_SECRETS)
+        with pytest.raises(HostTaken, match=r"somebody started llm\.service"):
             systemd.start()
-            systemd.stop()
-            target.sh("systemctl start --no-block llm.service")
-            systemd.install(unit, NO_SECRETS)
-            with pytest.raises(HostTaken, match=r"somebody started llm\.service"):
-                systemd.start()
-            assert "Job=0" not in target.sh("systemctl show -p Job llm.service")
-    finally:
-        target.remove_units(["llm.service", "slow.service"])
+        assert "Job=0" not in target.sh("systemctl show -p Job llm.service")
 
 
 def test_what_served_before_a_reboot_has_to_serve_again(root: Target) -> None:
@@ -590,7 +590,7 @@ def test_what_served_before_a_reboot_has_to_serve_again(root: Target) -> None:
 def test_a_lock_script_that_is_ended_leaves_nothing(root: Target) -> None:
     """Its connection is cut between its two commands; nobody would ever remove what it made."""
     systemd = root.systemd()
-    script = lock._tidying("/run/of-test-1", "/run/of-test-2")
+    script = at_the_end("rm -f /run/of-test-1 /run/of-test-2")
     for end in ("kill -HUP $$", "kill -PIPE $$", "kill -TERM $$", "exit 3", ":"):
         systemd.site.run(f"{script}\ntouch /run/of-test-1 /run/of-test-2\n{end}\n:")
         assert root.sh("ls -d /run/of-test-* 2>/dev/null; :") == ""
