@@ -47,7 +47,7 @@ class LocalHost(ScriptedHost):
         return ""
 
     def run(self, script: str, *, timeout_s: float = 30, stdin: bytes = b"") -> Result:
-        line = self._command(script, timeout_s)
+        line = self._command(script, timeout_s, len(stdin))
         began = time.monotonic()
         try:
             # A session of its own: a Ctrl-C on the terminal is for the sweep, not for its scripts.

@@ -25,10 +25,19 @@ MARK = "<sweep: what the script prints begins here>"
 SUPERVISE = """\
 echo "{mark}"
 if command -v timeout >/dev/null
-then timeout -k {kill_after} {seconds} sh -c "$1"
+then {feed}timeout -k {kill_after} {seconds} sh -c "$1"
 else sh -c "$1"
 fi
 exit $?"""
+# What a script is to read comes through this. Of a connection that is cut the host may never hear:
+# then the script finds the end of its input here, as it does if the connection is closed.
+FEED = """\
+left={size}
+while [ $left -gt 0 ]
+do timeout {silence} head -c {block} 2>/dev/null || exit
+left=$((left - {block}))
+done | """
+INPUT_SILENCE_S, INPUT_BLOCK = 30, 65536  # a block takes so long at most: 17 kbit/s
 
 
 def printed(stdout: bytes) -> bytes | None:
@@ -48,11 +57,14 @@ def sections(stdout: bytes) -> dict[str, bytes]:
     return dict(zip(names, parts[1::2], strict=True))
 
 
-def command(script: str, *, timeout_s: float, sudo: bool, user_runtime: str | None) -> str:
+def command(
+    script: str, *, timeout_s: float, sudo: bool, user_runtime: str | None, input_size: int = 0
+) -> str:
     """The command line that runs a script: under a time limit, as root when `sudo`.
 
     `user_runtime` is where user managers keep their runtime directories (/run/user): given, the
-    script can talk to its own. The login shell sees only quoted words.
+    script can talk to its own. `input_size`: bytes of standard input that will come; what does not
+    in INPUT_SILENCE_S is not waited for. The login shell sees only quoted words.
     """
     if "\0" in script:
         raise ValueError("a script cannot hold a NUL character")
@@ -66,6 +78,12 @@ def command(script: str, *, timeout_s: float, sudo: bool, user_runtime: str | No
     whole = prelude + script
     if len(whole.encode()) > LONGEST_SCRIPT:
         raise ValueError("a script this long has to get its data through standard input")
-    supervise = SUPERVISE.format(mark=MARK, kill_after=KILL_AFTER_S, seconds=f"{timeout_s:g}")
+    feed = FEED.format(size=input_size, silence=f"{INPUT_SILENCE_S:g}", block=INPUT_BLOCK)
+    supervise = SUPERVISE.format(
+        mark=MARK,
+        feed=feed if input_size else "",
+        kill_after=KILL_AFTER_S,
+        seconds=f"{timeout_s:g}",
+    )
     words = [*(("sudo", "-n", "--") if sudo else ()), "sh", "-c", supervise, "sweep", whole]
     return shlex.join(words)

@@ -73,9 +73,14 @@ class ScriptedHost(ABC):
             raise HostError(f"{self.name}: cannot read {path}: {words(result)}")
         return result.stdout
 
-    def _command(self, script: str, timeout_s: float) -> str:
-        runtime = f"{self.root}/run/user" if self.spec.scope == "user" else None
-        return command(script, timeout_s=timeout_s, sudo=self._sudo, user_runtime=runtime)
+    def _command(self, script: str, timeout_s: float, input_size: int = 0) -> str:
+        return command(
+            script,
+            timeout_s=timeout_s,
+            sudo=self._sudo,
+            user_runtime=f"{self.root}/run/user" if self.spec.scope == "user" else None,
+            input_size=input_size,
+        )
 
 
 def writing(path: str, size: int, mode: int) -> str:

@@ -75,7 +75,7 @@ class SshHost(ScriptedHost):
     # -- the verbs
 
     def run(self, script: str, *, timeout_s: float = 30, stdin: bytes = b"") -> Result:
-        line = self._command(script, timeout_s)
+        line = self._command(script, timeout_s, len(stdin))
         runs = 0
 
         def once() -> Result:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from sweep.demo.model import truth
+from sweep.host.script import INPUT_SILENCE_S, KILL_AFTER_S, MARK
 from sweep.rows import COLUMNS
 from tests.faults.ground import Ground
 from tests.whole.gpuhost import SIM_ENV, latest_attempts
@@ -197,7 +199,13 @@ def _steps_of_invocations(ground: Ground) -> dict[str, int]:
 
 
 def _left(ground: Ground, before: Before) -> Iterator[str]:
-    yield from ground.host.leftovers()
+    end = time.monotonic() + INPUT_SILENCE_S + KILL_AFTER_S
+    left = ground.host.leftovers()
+    # A script whose connection was cut, unheard by the host, may wait for the rest of its input.
+    while any(MARK in line for line in left) and time.monotonic() < end:
+        time.sleep(1)
+        left = ground.host.leftovers()
+    yield from left
     yield from sorted(_files(ground) - before.files)
     for pid in _working_in(ground.directory):
         yield f"process {pid} on this machine"

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from sweep.host import sections
+from sweep.host import script, sections
 from sweep.host.script import LONGEST_SCRIPT, MARK, command, printed
 
 
@@ -64,6 +64,41 @@ def test_the_command_line_runs_in_any_sh() -> None:
 def test_time_is_limited_where_the_script_runs() -> None:
     line = command("echo begun; sleep 60", timeout_s=0.2, sudo=False, user_runtime=None)
     assert (shell(line).returncode, shell(line).stdout) == (124, "begun\n")
+
+
+@pytest.mark.parametrize("size", [1, 65536, 65537, 300_000])
+def test_what_a_script_is_to_read_comes_whole(size: int) -> None:
+    line = command("wc -c; exit 4", timeout_s=10, sudo=False, user_runtime=None, input_size=size)
+    done = subprocess.run(["sh", "-c", line], input=b"x" * size, capture_output=True, check=False)
+    assert (printed(done.stdout), done.returncode) == (b"%d\n" % size, 4)
+    assert done.stderr == b""
+
+
+def test_a_script_that_does_not_read_what_it_could_ends_as_it_likes() -> None:
+    line = command("exit 4", timeout_s=10, sudo=False, user_runtime=None, input_size=300_000)
+    done = subprocess.run(
+        ["sh", "-c", line], input=b"x" * 300_000, capture_output=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (4, b"")
+
+
+def test_no_script_waits_for_input_that_does_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As over a connection that was cut, whose end the host never hears of."""
+    monkeypatch.setattr(script, "INPUT_SILENCE_S", 0.3)
+    line = command(
+        "head -c 5; wc -c; exit 4", timeout_s=60, sudo=False, user_runtime=None, input_size=300_000
+    )
+    with subprocess.Popen(
+        ["sh", "-c", line], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as held:
+        assert held.stdin is not None
+        assert held.stdout is not None
+        held.stdin.write(b"begun" + b"x" * 100_000)
+        held.stdin.flush()
+        said = printed(held.stdout.read())  # while the other end stays open
+        assert said is not None
+        assert (said[:5], held.wait()) == (b"begun", 4)
+        assert int(said[5:]) < 300_000 - 5
 
 
 def test_without_timeout_the_script_runs_all_the_same() -> None:
