@@ -224,11 +224,20 @@ def test_heads():
 
 def test_the_kernels_stamp_is_preferred():
     made = Arrivals()
-    for stamp in (STAMP.pack(3, 250_000_000), b"", b"odd"):
+    for stamp in (STAMP.pack(3, 250_000_000), None, STAMP.pack(4, 0)):
         made.note(5.0, stamp, b"x")
-    assert made.moments() == pytest.approx([3.25, 5.0, 5.0], abs=1e-9)
-    assert made.lags() == pytest.approx([1.75], abs=1e-9)
+    assert made.moments() == pytest.approx([3.25, 5.0, 4.0], abs=1e-9)
+    assert made.lags() == pytest.approx([1.75, 1.0], abs=1e-9)
     assert Arrivals().moments() == Arrivals().lags() == []
+
+
+@pytest.mark.parametrize("stamp", [b"odd", STAMP.pack(3, 0)[:8], STAMP.pack(3, 0) * 2])
+def test_stamps_of_another_size_are_none(stamp):
+    made = Arrivals()
+    for at in (5.0, 6.0):
+        made.note(at, stamp, b"x")
+    assert made.moments() == [5.0, 6.0]
+    assert made.lags() == []
 
 
 def test_the_end_mark_is_what_a_chunked_body_ends_with():

@@ -174,7 +174,9 @@ class Answer:
         them unknown: then its total is spread by the length of the texts.
         """
         if self.told:
-            known = list(itertools.accumulate([so_far or 0 for so_far in self.so_far], max))
+            known = [so_far or 0 for so_far in self.so_far]
+            if any(map(operator.gt, known, known[1:])):
+                known = list(itertools.accumulate(known, max))
         else:
             total, texts = self.tokens("completion_tokens") or 0, max(1, sum(self.characters))
             seen = itertools.accumulate(self.characters)
@@ -205,7 +207,7 @@ def told(spec: Dict[str, Any], *names: str) -> Any:
 
 
 def arrived(
-    moments: List[float], read: List[float], places: List[int], turns: Sequence[float]
+    moments: List[float], read: Sequence[float], places: List[int], turns: Sequence[float]
 ) -> List[float]:
     """When the events came that ended in these reads.
 

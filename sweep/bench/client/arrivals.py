@@ -5,44 +5,40 @@ from __future__ import annotations
 import array
 import itertools
 import operator
-from typing import Any, List, Optional, Tuple
+from typing import List, Optional, Tuple
 
-STAMP_SIZE = 16  # a struct timespec: seconds and nanoseconds, a long each
+STAMP_SIZE = 2 * array.array("l").itemsize  # a struct timespec: seconds, nanoseconds
 UNKNOWN = bytes(STAMP_SIZE)
 
 
 class Arrivals:
     """Reads, one after the other. While it is timed they are only kept, as they are.
 
-    `log` holds three things for each, which is cheaper than an object of them: when it was read
-    (seconds of CLOCK_REALTIME, just after), the kernel's stamp (SO_TIMESTAMPNS; None: it gave none)
-    and the bytes.
+    `read`: when each was read (seconds of CLOCK_REALTIME, just after); `stamps`: the kernel's
+    (SO_TIMESTAMPNS), UNKNOWN where it gave none; `data`: the bytes. Times are packed: as objects
+    they would lie all over the memory, and take longer to find again than to reckon with.
     """
 
-    __slots__ = ("_known", "log")
+    __slots__ = ("_known", "data", "read", "stamps")
 
     def __init__(self) -> None:
-        self.log: List[Any] = []
+        self.read = array.array("d")
+        self.stamps = bytearray()
+        self.data: List[bytes] = []
         self._known: Tuple[List[float], List[float]] = ([], [])
 
     def note(self, at: float, stamp: Optional[bytes], data: bytes) -> None:
-        self.log += (at, stamp, data)
+        self.read.append(at)
+        self.stamps += stamp or UNKNOWN
+        self.data.append(data)
 
     def __len__(self) -> int:
-        return len(self.log) // 3
+        return len(self.data)
 
     @property
     def last(self) -> Optional[float]:
         """When the last one was read."""
-        return self.log[-3] if self.log else None
-
-    @property
-    def read(self) -> List[float]:
-        return self.log[::3]
-
-    @property
-    def data(self) -> List[bytes]:
-        return self.log[2::3]
+        return self.read[-1] if self.read else None
 
     @property
     def raw(self) -> bytes:
@@ -56,7 +52,7 @@ class Arrivals:
     def tail(self, size: int) -> bytes:
         """So many of the last bytes, or some more."""
         last = b""
-        for data in self.log[:1:-3]:
+        for data in reversed(self.data):
             last = data + last
             if len(last) >= size:
                 break
@@ -77,15 +73,14 @@ class Arrivals:
         """Moments and lags, worked out once, as both are asked for."""
         if len(self._known[0]) == len(self):
             return self._known
-        stamps, read = self.log[1::3], self.read
-        whole = all(stamps) and set(map(len, stamps)) == {STAMP_SIZE}
-        if not whole:
-            stamps = [one if one and len(one) == STAMP_SIZE else UNKNOWN for one in stamps]
-        packed = array.array("l", b"".join(stamps))
-        times = zip(packed[::2], packed[1::2], read)
-        moments = [second + part * 1e-9 if second else at for second, part, at in times]
+        read = self.read
+        whole = len(self.stamps) == STAMP_SIZE * len(read)
+        packed = array.array("l", bytes(self.stamps) if whole else UNKNOWN * len(read))
+        seconds, parts = packed[::2], map(operator.mul, packed[1::2], itertools.repeat(1e-9))
+        moments = list(map(operator.add, seconds, parts))
         lags = list(map(operator.sub, read, moments))
-        if not whole:
-            lags = [lag for lag, stamp in zip(lags, stamps) if stamp is not UNKNOWN]
+        if 0 in seconds:
+            lags = [lag for lag, second in zip(lags, seconds) if second]
+            moments = [moment or at for moment, at in zip(moments, read)]
         self._known = moments, lags
         return self._known

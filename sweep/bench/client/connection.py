@@ -29,12 +29,11 @@ class Connection:
     """Opens itself, sends what it is given, and knows when the answer has ended.
 
     What it waits for it tells the poller. `writing`: that it can go on connecting or sending;
-    else whatever can be read is to be kept in its `arrivals` (by `keep`, three
-    times: it is called more often than anything else).
+    else whatever can be read is to be kept in its `arrivals`.
     """
 
     __slots__ = (
-        "arrivals", "chunked", "exchange", "fd", "head", "keep", "opened", "out", "poller", "ready",
+        "arrivals", "chunked", "exchange", "fd", "head", "opened", "out", "poller", "ready",
         "recvmsg", "sock", "used", "writing",
     )  # fmt: skip
 
@@ -53,7 +52,7 @@ class Connection:
         self.recvmsg = self.sock.recvmsg
         self.poller = poller
         self.exchange = exchange
-        self._take(Arrivals())
+        self.arrivals = Arrivals()
         self.opened = opened
         self.writing = True
         self.ready = False
@@ -74,7 +73,7 @@ class Connection:
     def send(self, exchange: Exchange, now: Callable[[], float]) -> None:
         """Sends as much of a request as the kernel takes. Lost when it takes nothing any more."""
         self.exchange = exchange
-        self._take(exchange.arrivals)
+        self.arrivals = exchange.arrivals
         self.head = None
         self.chunked = False
         exchange.sent = now()
@@ -132,11 +131,7 @@ class Connection:
     def rest(self) -> None:
         """Nothing is on it any more."""
         self.exchange = None
-        self._take(Arrivals())  # what nobody asked for
-
-    def _take(self, arrivals: Arrivals) -> None:
-        self.arrivals = arrivals
-        self.keep = arrivals.log.append
+        self.arrivals = Arrivals()  # what nobody asked for
 
     def close(self) -> None:
         self.poller.unregister(self.fd)

@@ -7,7 +7,7 @@ import select
 import time
 from typing import Any, Callable, Deque, Dict, List, Optional
 
-from .arrivals import Arrivals
+from .arrivals import UNKNOWN, Arrivals
 from .connection import Connection, Lost, Refused, said
 from .exchange import Exchange, Target, asked, usage_hint
 from .guard import Guard, Spoilt
@@ -99,10 +99,10 @@ class Loop:
                 self._broken(connection, said(error))
                 continue
             if data:
-                keep = connection.keep
-                keep(now())
-                keep(control[0][2] if control else None)
-                keep(data)
+                arrivals = connection.arrivals
+                arrivals.read.append(now())
+                arrivals.stamps += control[0][2] if control else UNKNOWN
+                arrivals.data.append(data)
             if not connection.chunked or len(data) < 7 or data[-7:] == END:
                 self._look(connection, data)
 
@@ -252,7 +252,7 @@ class Loop:
         if self.now() - last > self.idle_timeout_s:
             return "silent for %g s" % self.idle_timeout_s
         # Looked at by counts only, as adding up all sizes here would cost the others time.
-        size = len(arrivals) * len(arrivals.log[-1]) if arrivals.log else 0
+        size = len(arrivals) * len(arrivals.data[-1]) if arrivals.data else 0
         if len(arrivals) > MAX_READS + 20 * asked(exchange.body) or size > MAX_BYTES:
             return "no end"
         return None

@@ -160,6 +160,7 @@ def measure(job: Dict[str, Any], target: Target, guard: Guard) -> Dict[str, Any]
     """The measured part. Nothing is collected as garbage meanwhile: that would stop the loop, and
     afterwards take as long as reading the answers itself.
     """
+    collected = gc.isenabled()
     gc.collect()
     gc.disable()
     try:
@@ -175,7 +176,8 @@ def measure(job: Dict[str, Any], target: Target, guard: Guard) -> Dict[str, Any]
             len(lags) - len(lags) * 99 // 100, lags
         )  # far faster than sorting all
     finally:
-        gc.enable()
+        if collected:
+            gc.enable()
     return {
         "started": started or None,
         "ended": started + max(item["end"] for item in records) / 1e6 if started else None,
@@ -248,6 +250,7 @@ def main(argv: List[str]) -> int:
         signal.signal(number, lambda number, _: signals.append(number))
     with open(argv[1], "rb") as source:
         job = json.loads(source.read().decode("utf-8"))
+    gc.disable()  # all that is kept is wanted until the end
     if job.get("headers"):
         os.unlink(argv[1])  # with the server's key in it; it has been read
     result = run(job, stopped=lambda: bool(signals))
