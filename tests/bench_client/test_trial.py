@@ -38,12 +38,13 @@ def test_what_is_measured_agrees_with_what_the_server_did():
         assert (request["verify"], request["proposed"], request["accepted"]) == (9, 27, 20)
         assert request["asked"] == 30
         assert request["finish"] == "length"
-        # The server notes the time just before it sends: nothing arrives earlier than that.
+        # The server notes the time just before it sends: nothing arrives earlier than that. Where a
+        # read brought several, as on a machine with much else to do, times are estimates.
         sent_at = result["started"] + request["sent"] / 1e6
         moment = sent_at
         for gap, tokens in zip(request["t"], accumulate(request["n"]), strict=True):
             moment += gap / 1e6
-            assert moment >= served.sent[-(-tokens // 4)] - 2e-6
+            assert moment >= served.sent[-(-tokens // 4)] - 2e-6 or request["merged"]
         assert sent_at <= served.sent[0]
         assert result["started"] + request["end"] / 1e6 >= served.sent[-1]
     client = result["client"]
