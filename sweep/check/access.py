@@ -20,7 +20,14 @@ def questions(about: About) -> str:
     return f"""
 echo @@id; id -u; id -un; id -Gn
 echo @@running; {about.systemctl} is-system-running 2>&1
-echo @@journal; {about.journalctl} -n 1 -o cat 2>&1; echo "status $?"
+echo @@journal
+# A user who has just logged in for the first time has nothing there yet.
+for _ in 1 2 3 4 5; do
+  last=$({about.journalctl} -n 1 -o cat 2>&1); status=$?
+  [ -z "$last" ] && [ $status = 0 ] || break
+  sleep 0.4
+done
+printf '%s\n' "$last"; echo "status $status"
 echo @@journal-dirs; machine=$(cat /etc/machine-id 2>/dev/null)
 for d in /var/log/journal /run/log/journal; do [ -d "$d/$machine" ] && echo $d; done
 echo @@journal-size; journalctl --disk-usage 2>/dev/null
