@@ -130,10 +130,17 @@ class Link:
         """End every fault of the wire."""
         self._end_relay()
         sh("ip", "link", "set", self._veth, "up")
-        sh("bridge", "link", "set", "dev", self._port, "state", "3")
+        self._forward()
         self._inside(*self._nft, "delete table inet cut", check=False)
         sh("tc", "qdisc", "del", "dev", self._veth, "root", check=False)
         self._inside("tc", "qdisc", "del", "dev", "eth0", "root", check=False)
+
+    def _forward(self) -> None:
+        """Let the bridge pass frames; for a moment after the cable is plugged in it refuses."""
+        words = ("bridge", "link", "set", "dev", self._port, "state", "3")
+        wait_until(
+            lambda: sh(*words, check=False).returncode == 0, "the port is forwarding", timeout_s=5
+        )
 
     def slow(self, kbit_s: int) -> None:
         """Limit the rate, both ways."""
