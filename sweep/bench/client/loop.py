@@ -69,16 +69,19 @@ class Loop:
         cpu, began = time.process_time(), time.perf_counter()
         self.idle = list(self.connections.values())[::-1]
         self._dispatch()
-        checked = self.guard.clock.monotonic()
+        monotonic = self.guard.clock.monotonic
+        checked = monotonic()
         self.quiet_since = self.now()
         self.heard = False
         while self.flying or self.pending:
             self._serve()
-            if self.guard.clock.monotonic() - checked > TICK_S:
+            if monotonic() - checked > TICK_S:
                 self._check()
-                checked = self.guard.clock.monotonic()
-            self._dispatch()
-            self._refill()
+                checked = monotonic()
+            if self.idle:
+                self._dispatch()
+            if self.vacant:
+                self._refill()
         self.cpu = (time.process_time() - cpu) / (time.perf_counter() - began)
 
     def _serve(self) -> None:
