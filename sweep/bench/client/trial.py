@@ -157,27 +157,16 @@ def warm_up(job: Dict[str, Any], target: Target, guard: Guard) -> Dict[str, Any]
 
 
 def measure(job: Dict[str, Any], target: Target, guard: Guard) -> Dict[str, Any]:
-    """The measured part. Nothing is collected as garbage meanwhile: that would stop the loop, and
-    afterwards take as long as reading the answers itself.
-    """
-    collected = gc.isenabled()
-    gc.collect()
-    gc.disable()
-    try:
-        loop = drive(job, target, job["requests"], guard, job.get("rate"))
-        guard.verdict()
-        started = min((exchange.sent for exchange in loop.done if exchange.sent), default=0.0)
-        records, lags, reads = [], [], 0
-        for exchange in loop.done:
-            records.append(record(exchange, started, loop.turns))
-            lags += exchange.arrivals.lags()
-            reads += len(exchange.arrivals)
-        late = heapq.nlargest(
-            len(lags) - len(lags) * 99 // 100, lags
-        )  # far faster than sorting all
-    finally:
-        if collected:
-            gc.enable()
+    """The measured part, and the reading of its answers."""
+    loop = drive(job, target, job["requests"], guard, job.get("rate"))
+    guard.verdict()
+    started = min((exchange.sent for exchange in loop.done if exchange.sent), default=0.0)
+    records, lags, reads = [], [], 0
+    for exchange in loop.done:
+        records.append(record(exchange, started, loop.turns))
+        lags += exchange.arrivals.lags()
+        reads += len(exchange.arrivals)
+    late = heapq.nlargest(len(lags) - len(lags) * 99 // 100, lags)  # far faster than sorting all
     return {
         "started": started or None,
         "ended": started + max(item["end"] for item in records) / 1e6 if started else None,
@@ -250,7 +239,8 @@ def main(argv: List[str]) -> int:
         signal.signal(number, lambda number, _: signals.append(number))
     with open(argv[1], "rb") as source:
         job = json.loads(source.read().decode("utf-8"))
-    gc.disable()  # all that is kept is wanted until the end
+    # To look for garbage would stop the loop; and what is kept is wanted until the end.
+    gc.disable()
     if job.get("headers"):
         os.unlink(argv[1])  # with the server's key in it; it has been read
     result = run(job, stopped=lambda: bool(signals))
