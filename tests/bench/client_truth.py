@@ -1,17 +1,19 @@
 """Clients side by side: how far each is from the truth, and what it costs. Judges nothing.
 
     python tests/bench/client_truth.py [--clients ours aiohttp rust] [--concurrency 1 32 128 512]
-                                       [--per-chunk 1 4] [--runs 7]
+                                       [--per-chunk 1 4] [--runs 7] [--tokens 400] [--usage each]
 
 Clients by name, too: sglang (its Python one), aiperf (set up by pip, 1.2 GB; the p99 of its ITL is
-one over requests). GuideLLM is not among them: it needs torch and all of CUDA.
+one over requests). GuideLLM is not among them: it needs torch and all of CUDA. All ask for the same
+stream (aiperf for its own): usage with `each` chunk, as ours does for a trial, or at the `end`.
 
 The truth is the log of `truth/server.py` (first token after 50 ms, then a chunk every 10 ms), on
-one core; the client has another one for itself. Runs of the clients alternate. Per client the
-median of its runs, (the least and the most), and how many times ours that is.
+one core; the client has another one for itself. Ours is run as on a host, by the system's Python.
+Runs of the clients alternate. Per client the median of its runs, (the least and the most), and how
+many times ours that is.
 
-us/token    CPU of all its processes, user and system, per token; taken off: what it uses for a
-            single request of eight tokens, which is the start of its interpreter
+us/token    CPU of all its processes, user and system, per token; taken off: what it uses right
+            after that for a single request of eight tokens, which is the start of its interpreter
 of it timed the same without what is used once nothing is timed any more: reading the answers
 TTFT, ITL   milliseconds that the client reports less what the server logged, of mean and p99: from
             the kernel having the request to the first sending; between sendings of one request
@@ -99,7 +101,7 @@ def zero(client: Client) -> float:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with serving(folder, 1) as server:
-            return run(client, Load(server.port, 1, 1, FEW), folder)
+            return run(client, Load(server.port, 1, 1, FEW, each=True), folder)
 
 
 def trial(client: Client, concurrency: int, per_chunk: int, shape: argparse.Namespace) -> Row:
@@ -107,7 +109,7 @@ def trial(client: Client, concurrency: int, per_chunk: int, shape: argparse.Name
         folder = Path(name)
         with serving(folder, per_chunk) as server:
             requests = max(shape.least_requests, shape.rounds * concurrency)
-            load = Load(server.port, concurrency, requests, shape.tokens)
+            load = Load(server.port, concurrency, requests, shape.tokens, shape.usage == "each")
             cpu = run(client, load, folder)
         told = client.read(folder)
     served = [one for one in server.log.values() if len(one) > -(-shape.tokens // per_chunk)]
@@ -117,7 +119,7 @@ def trial(client: Client, concurrency: int, per_chunk: int, shape: argparse.Name
     spans: list[Request] = [
         {"sent": round(one[0] * 1e6), "end": round(one[-1] * 1e6)} for one in served
     ]
-    cpu -= shape.zeros[client.name]
+    cpu -= zero(client)
     return (
         cpu / (requests * shape.tokens) * 1e6,
         (cpu if told.timed_s is None else told.timed_s) / (requests * shape.tokens) * 1e6,
@@ -170,17 +172,13 @@ def main() -> None:
     parser.add_argument("--concurrency", type=int, nargs="+", default=[1, 32, 128, 512])
     parser.add_argument("--per-chunk", type=int, nargs="+", default=[1, 4])
     parser.add_argument("--runs", type=int, default=7)
-    parser.add_argument("--rounds", type=int, default=3, help="requests per place in flight")
-    parser.add_argument("--least-requests", type=int, default=8)
-    parser.add_argument("--tokens", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=2, help="requests per place in flight")
+    parser.add_argument("--least-requests", type=int, default=4)
+    parser.add_argument("--tokens", type=int, default=400)
+    parser.add_argument("--usage", choices=("each", "end"), default="each")
     shape = parser.parse_args()
     signal.signal(signal.SIGALRM, stop)
     clients = chosen(shape.clients)
-    shape.zeros = {
-        client.name: statistics.median(zero(client) for _ in range(3)) for client in clients
-    }
-    told = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in shape.zeros.items())
-    print(f"CPU of a single request of {FEW} tokens, taken off below: {told}", flush=True)
     for per_chunk in shape.per_chunk:
         for concurrency in shape.concurrency:
             rows: dict[str, list[Row]] = {client.name: [] for client in clients}

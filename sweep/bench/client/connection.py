@@ -6,15 +6,15 @@ import errno
 import os
 import socket
 import sys
-from typing import Any, Callable, Optional
+from typing import Callable, Optional
 
 from .arrivals import Arrivals
 from .exchange import Exchange, Target
 from .guard import Spoilt
+from .poller import IN, OUT, Poller
 from .wire import Head, ended, parse_head
 
 SO_TIMESTAMPNS = 35  # Linux on every machine that runs a GPU; Python has no name for it
-IN, OUT = 1, 4  # poll and epoll agree on these numbers
 
 
 class Lost(Exception):
@@ -38,7 +38,7 @@ class Connection:
     )  # fmt: skip
 
     def __init__(
-        self, target: Target, poller: Any, exchange: Optional[Exchange], opened: float
+        self, target: Target, poller: Poller, exchange: Optional[Exchange], opened: float
     ) -> None:
         try:
             self.sock = socket.socket(target.family, socket.SOCK_STREAM)

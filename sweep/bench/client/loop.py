@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import select
 import time
 from typing import Any, Callable, Deque, Dict, List, Optional
 
@@ -11,6 +10,7 @@ from .arrivals import UNKNOWN, Arrivals
 from .connection import Connection, Lost, Refused, said
 from .exchange import Exchange, Target, asked, usage_hint
 from .guard import Guard, Spoilt
+from .poller import Poller
 from .wire import END
 
 READ = 65536
@@ -36,10 +36,7 @@ class Loop:
         self.idle_timeout_s = idle_timeout_s
         self.guard = guard
         self.now = guard.clock.realtime
-        epoll = hasattr(select, "epoll")
-        self.poller: Any = select.epoll() if epoll else select.poll()
-        self.tick = TICK_S if epoll else int(TICK_S * 1000)
-        self.all = (concurrency + 1,) if epoll else ()  # who can be read, not the first 1023
+        self.poller = Poller(concurrency, self.now)
         self.connections: Dict[int, Connection] = {}
         self.idle: List[Connection] = []  # with nothing on them
         self.pending: Deque[Exchange] = collections.deque()
@@ -52,7 +49,6 @@ class Loop:
         self.tokens = 0
         self.gone: Optional[str] = None  # why nobody takes connections any more
         self.ports: List[int] = []  # of ours, one for each connection that was made
-        self.turns: List[float] = []  # when the poller told who can be read
         self.cpu = 0.0  # CPU seconds per second, while it ran
 
     # -- the part that is timed ----------------------------------------------------------------
@@ -73,20 +69,24 @@ class Loop:
         self.quiet_since = self.now()
         self.heard = False
         while self.flying or self.pending:
-            self._serve()
+            stamped = self._serve()
             if self.guard.clock.monotonic() - checked > TICK_S:
                 self._check()
                 checked = self.guard.clock.monotonic()
             self._dispatch()
             self._refill()
+            if stamped and self._due() is None:
+                self.poller.rest()
         self.cpu = (time.process_time() - cpu) / (time.perf_counter() - began)
 
-    def _serve(self) -> None:
-        """One turn: read what is readable. Of what was read only the last bytes are looked at."""
+    def _serve(self) -> bool:
+        """One turn: read what is readable. Of what was read only the last bytes are looked at.
+
+        Has the kernel stamped the last of it?
+        """
         connections, now = self.connections, self.now
-        readable = self.poller.poll(self._patience(), *self.all)
-        self.turns.append(now())
-        for fd, _ in readable:
+        control: List[Any] = []
+        for fd, _ in self.poller.wait(self._patience()):
             connection = connections[fd]
             if connection.writing:
                 self._attempt(connection, connection.go_on, now)
@@ -105,21 +105,22 @@ class Loop:
                 arrivals.data.append(data)
             if not connection.chunked or len(data) < 7 or data[-7:] == END:
                 self._look(connection, data)
+        return bool(control)
+
+    def _due(self) -> Optional[float]:
+        """When the next is to be sent, if there is a next one and a time for it."""
+        return self.pending[0].due if self.pending else None
 
     def _patience(self) -> float:
-        """How long to wait for the server, in the poller's unit: not beyond what is due next."""
-        due = self.pending[0].due if self.pending else None
+        """How many seconds to wait for the server: not beyond what is due next."""
+        due = self._due()
         if due is None or not (self.idle or self.vacant):
-            return self.tick
-        wait = min(TICK_S, max(0.0, due - self.now()))
-        return wait if self.tick == TICK_S else int(wait * 1000)
+            return TICK_S
+        return min(TICK_S, max(0.0, due - self.now()))
 
     def _is_due(self) -> bool:
         """Is there something to send, and is it time for it?"""
-        if not self.pending:
-            return False
-        due = self.pending[0].due
-        return due is None or due <= self.now()
+        return bool(self.pending) and (self._due() or 0.0) <= self.now()
 
     def _dispatch(self) -> None:
         while self.idle and self._is_due():
@@ -265,7 +266,7 @@ class Loop:
         for _ in range(self.concurrency):
             self._open(None)
         while any(not connection.ready for connection in self.connections.values()):
-            for fd, _ in self.poller.poll(self.tick):
+            for fd, _ in self.poller.wait(TICK_S):
                 connection = self.connections[fd]
                 if not connection.ready:
                     self._attempt(connection, connection.go_on, self.now)
@@ -294,5 +295,4 @@ class Loop:
     def close(self) -> None:
         for connection in list(self.connections.values()):
             self._close(connection)
-        if hasattr(self.poller, "close"):
-            self.poller.close()
+        self.poller.close()

@@ -163,7 +163,7 @@ def measure(job: Dict[str, Any], target: Target, guard: Guard) -> Dict[str, Any]
     started = min((exchange.sent for exchange in loop.done if exchange.sent), default=0.0)
     records, lags, reads = [], [], 0
     for exchange in loop.done:
-        records.append(record(exchange, started, loop.turns))
+        records.append(record(exchange, started, loop.poller.turns))
         lags += exchange.arrivals.lags()
         reads += len(exchange.arrivals)
     late = heapq.nlargest(len(lags) - len(lags) * 99 // 100, lags)  # far faster than sorting all

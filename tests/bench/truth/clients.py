@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import statistics
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,21 +16,29 @@ from typing import Any
 
 from sweep.bench.archive import NAME, client_archive
 from sweep.bench.metrics import failures, measure, percentile
-from truth.setups import engine, python_with
+from truth.setups import engine, python_with, system_python
 
 
 @dataclass(frozen=True)
 class Load:
-    """What is sent: `requests` of `tokens` each, `concurrency` at a time, to a port."""
+    """What is sent: `requests` of `tokens` each, `concurrency` at a time, to a port.
+
+    `each`: the server is asked to tell the tokens with every chunk, not only at the end.
+    """
 
     port: int
     concurrency: int
     requests: int
     tokens: int
+    each: bool
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def stream_options(self) -> dict[str, bool]:
+        return {"include_usage": True, "continuous_usage_stats": self.each}
 
 
 @dataclass(frozen=True)
@@ -71,7 +78,7 @@ def summary(ttft: Sequence[float], itl: Sequence[float]) -> Summary:
 def job(load: Load) -> dict[str, Any]:
     body = {
         "model": "truth", "max_tokens": load.tokens, "ignore_eos": True, "stream": True,
-        "stream_options": {"include_usage": True, "continuous_usage_stats": True},
+        "stream_options": load.stream_options,
     }  # fmt: skip
     return {
         "host": "127.0.0.1", "port": load.port, "path": "/v1/chat/completions", "headers": {},
@@ -87,11 +94,11 @@ def message(index: int) -> dict[str, str]:
 # -- ours ------------------------------------------------------------------------------------------
 
 
-def ours(python: str = sys.executable) -> Client:
+def ours() -> Client:
     def command(load: Load, folder: Path) -> Sequence[str]:
         (folder / NAME).write_bytes(client_archive())
         (folder / "job.json").write_text(json.dumps(job(load)))
-        return [python, "-I", NAME, "job.json", "result.json"]
+        return [system_python(), "-I", NAME, "job.json", "result.json"]
 
     return Client("ours", command, read_ours)
 
@@ -152,7 +159,8 @@ def sglang(name: str, start: Sequence[str], *more: str) -> Client:
             "--dataset-name", "sharegpt", "--dataset-path", "talks.json", "--model", "truth",
             "--tokenizer", str(model), "--sharegpt-output-len", str(load.tokens),
             "--num-prompts", str(load.requests), "--max-concurrency", str(load.concurrency),
-            "--warmup-requests", "0", "--output-file", "result.jsonl", "--disable-tqdm", *more,
+            "--warmup-requests", "0", "--output-file", "result.jsonl", "--disable-tqdm",
+            "--extra-request-body", json.dumps({"stream_options": load.stream_options}), *more,
         ]  # fmt: skip
 
     return Client(name, command, read_sglang, {"PYTHONPATH": path, "HF_HUB_OFFLINE": "1"})
