@@ -156,10 +156,12 @@ class Answer:
     ) -> None:
         """Notes events of one form, before their usage is kept."""
         if so_far[0] is None:
-            texts = [mark for mark in zip(places, characters) if mark[1]]
-            self.told = self.told and not texts
-            places, characters = [place for place, _ in texts], [size for _, size in texts]
-            so_far = [None] * len(texts)
+            places, characters = (
+                list(itertools.compress(places, characters)),
+                [*filter(None, characters)],
+            )
+            self.told = self.told and not characters
+            so_far = [None] * len(characters)
         elif native:
             totals = [self.tokens("completion_tokens") or 0, *[known or 0 for known in so_far]]
             characters = [int(after > before) for before, after in zip(totals, totals[1:])]
