@@ -156,10 +156,8 @@ class Answer:
     ) -> None:
         """Notes events of one form, before their usage is kept."""
         if so_far[0] is None:
-            places, characters = (
-                list(itertools.compress(places, characters)),
-                [*filter(None, characters)],
-            )
+            places = list(itertools.compress(places, characters))
+            characters = list(filter(None, characters))
             self.told = self.told and not characters
             so_far = [None] * len(characters)
         elif native:
