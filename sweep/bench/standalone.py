@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
 from sweep.bench.archive import NAME, client_archive
-from sweep.bench.backends import MARGIN_S, JobSpec, TrialContext, client_job, last_lines
+from sweep.bench.backends import MARGIN_S, JobSpec, TrialContext, client_job, last_lines, port_of
 from sweep.bench.client.event import as_dict, natural
 from sweep.bench.client.guard import Spoilt
 from sweep.bench.client.trial import control, resolve
@@ -58,12 +58,7 @@ def checked(url: str) -> SplitResult:
         port = parts.port
     except ValueError as error:
         raise form from error
-    if parts.scheme == "https":
-        raise UsageError(
-            f"{url}: https is not supported; run this on the server's host, or through "
-            "`ssh -L 30000:127.0.0.1:30000 HOST` with http://127.0.0.1:30000"
-        )
-    if parts.scheme != "http" or not parts.hostname or port == 0:
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         raise form
     if parts.query or parts.fragment or parts.username:
         raise form
@@ -79,7 +74,7 @@ class Bench:
         self.url = url
         self.workload = workload
         self.ctx = TrialContext(
-            python=sys.executable, port=url.port or 80, model="", concurrency=1, api_key=api_key
+            python=sys.executable, port=port_of(url), model="", concurrency=1, api_key=api_key
         )
         self.model = self._ask_model()
         self.asked = 0  # its cache is not ours to empty
@@ -94,9 +89,11 @@ class Bench:
             return str(json.loads(body)["data"][0]["id"])
         except (ValueError, LookupError, TypeError) as error:
             said = last_lines(body[:300].decode("utf-8", "replace"))
+            hint = "is this an OpenAI-compatible server, and does it need an API key?"
+            if "CERTIFICATE_VERIFY_FAILED" in said:
+                hint = "SSL_CERT_FILE=CA.pem in the environment makes its certificate known"
             raise HostUnreachable(
-                f"{self.url.geturl()}/v1/models: {status or 'no answer'}: {said}; "
-                "is this an OpenAI-compatible server, and does it need an API key?"
+                f"{self.url.geturl()}/v1/models: {status or 'no answer'}: {said}; {hint}"
             ) from error
 
     def warm_up(self) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -139,7 +140,14 @@ ANSWERS = {
 class StreamServer:
     """Listens on a free port of 127.0.0.1 while used as a context manager."""
 
-    def __init__(self, *, busy: int = 0, info: list[dict[str, Any]] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        busy: int = 0,
+        info: list[dict[str, Any]] | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self.tls = tls
         self.busy = busy  # so many times /flush_cache says that requests run
         self.info = info  # answers of /server_info in turn, the last one for ever; None: 404
         self.hang_up_after = 0  # answers on one connection, then it is closed without a word
@@ -158,7 +166,7 @@ class StreamServer:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'https' if self.tls else 'http'}://127.0.0.1:{self.port}"
 
     def __enter__(self) -> StreamServer:
         threading.Thread(target=self._accept, daemon=True).start()
@@ -202,6 +210,8 @@ class StreamServer:
 
     def _talk(self, peer: socket.socket, number: int) -> None:
         try:
+            if self.tls:
+                peer = self._secured(peer, self.tls)
             source = peer.makefile("rb")
             answered = 0
             while line := source.readline():
@@ -222,6 +232,14 @@ class StreamServer:
             with self.lock:
                 self.peers.discard(peer)
             peer.close()
+
+    def _secured(self, peer: socket.socket, tls: ssl.SSLContext) -> socket.socket:
+        with self.lock:
+            self.peers.discard(peer)
+        secured = tls.wrap_socket(peer, server_side=True)
+        with self.lock:
+            self.peers.add(secured)
+        return secured
 
     def _answer(self, peer: socket.socket, number: int, fields: str, content: bytes) -> bool:
         """Answers one request; False to close the connection afterwards."""

@@ -170,8 +170,8 @@ def test_a_server_that_refuses_the_first_request():
 
 @pytest.mark.parametrize(
     "url",
-    ["https://127.0.0.1:30000", "127.0.0.1:30000", "http://", "http://host:port", "ftp://h", ""],
+    ["https://", "127.0.0.1:30000", "http://", "http://host:port", "ftp://h", ""],
 )
 def test_urls_that_cannot_be_meant(url):
-    with pytest.raises(UsageError, match=r"https is not supported|not the base URL"):
+    with pytest.raises(UsageError, match="not the base URL"):
         bench_url(url, [1], shown=NOBODY)

@@ -6,7 +6,7 @@ A backend makes a job, which somebody runs in a directory of its own, and reads 
 from __future__ import annotations
 
 from sweep.bench.backends.backend import MARGIN_S, Backend, TrialContext, TrialSpoilt, last_lines
-from sweep.bench.backends.builtin import Builtin, client_job
+from sweep.bench.backends.builtin import Builtin, client_job, port_of
 from sweep.bench.backends.command import Command
 from sweep.bench.backends.other import Other, client_of
 from sweep.bench.job import JobSpec
@@ -16,7 +16,7 @@ from sweep.inventory import Benchmark, ClientBenchmark, CommandBenchmark
 
 __all__ = [
     "MARGIN_S", "Backend", "Builtin", "Command", "JobSpec", "Measurement", "Other", "TrialContext",
-    "TrialSpoilt", "backend_for", "client_job", "client_of", "last_lines",
+    "TrialSpoilt", "backend_for", "client_job", "client_of", "last_lines", "port_of",
 ]  # fmt: skip
 
 

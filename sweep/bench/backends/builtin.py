@@ -64,6 +64,10 @@ def _kind(spoilt: Mapping[str, Any]) -> str:
     return "warmup_failed" if spoilt["phase"] == "warmup" else "client_error"
 
 
+def port_of(url: SplitResult) -> int:
+    return url.port or {"http": 80, "https": 443}[url.scheme]
+
+
 def client_job(workload: Workload, ctx: TrialContext, url: SplitResult) -> dict[str, Any]:
     """The client's job (see `sweep.bench.client`), with neither warm-up nor flush."""
     spec = workload.spec
@@ -71,7 +75,8 @@ def client_job(workload: Workload, ctx: TrialContext, url: SplitResult) -> dict[
     stall_s = stall_timeout_s(spec, ctx.watchdog_s)
     return {
         "host": url.hostname,
-        "port": url.port or 80,
+        "port": port_of(url),
+        "https": url.scheme == "https",
         "prefix": url.path.rstrip("/"),
         "path": workload.path,
         "headers": {"Authorization": f"Bearer {ctx.api_key}"} if ctx.api_key else {},

@@ -12,7 +12,8 @@ not make the server look late, and a wrong guess at an end cannot pass: the byte
 afterwards, and a request whose bytes do not add up is not ok.
 
 Job, a JSON object:
-  host, port, prefix      the server, plain HTTP; `prefix` (may be "") stands before every path
+  host, port, prefix      the server; `prefix` (may be "") stands before every path
+  https                   true: over TLS, the certificate checked as Python does (SSL_CERT_FILE)
   path, headers           where the requests are posted; headers sent with every request
   concurrency             requests in flight; with a rate, the most of them
   rate, seed              requests per second, sent as a Poisson process that `seed` draws; null: a

@@ -6,7 +6,7 @@ import errno
 import os
 import socket
 import sys
-from typing import Callable, Optional
+from typing import Any, Callable, Optional
 
 from .arrivals import Arrivals
 from .exchange import Exchange, Target
@@ -28,13 +28,13 @@ class Refused(Lost):
 class Connection:
     """Opens itself, sends what it is given, and knows when the answer has ended.
 
-    What it waits for it tells the poller. `writing`: that it can go on connecting or sending;
-    else whatever can be read is to be kept in its `arrivals`.
+    What it waits for it tells the poller. `writing`: that it can go on connecting (with https: and
+    shaking hands) or sending; else whatever can be read is to be kept in its `arrivals`.
     """
 
     __slots__ = (
         "arrivals", "chunked", "exchange", "fd", "head", "opened", "out", "poller", "ready",
-        "recvmsg", "sock", "used", "writing",
+        "recvmsg", "sock", "tls", "used", "writing",
     )  # fmt: skip
 
     def __init__(
@@ -49,7 +49,8 @@ class Connection:
         if sys.platform.startswith("linux"):
             self.sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         self.fd = self.sock.fileno()
-        self.recvmsg = self.sock.recvmsg
+        self.recvmsg: Callable[[int, int], Any] = self.sock.recvmsg
+        self.tls: Any = target.tls(self.sock) if target.tls else None
         self.poller = poller
         self.exchange = exchange
         self.arrivals = Arrivals()
@@ -76,8 +77,9 @@ class Connection:
         self.arrivals = exchange.arrivals
         self.head = None
         self.chunked = False
+        data = self.tls.seal(exchange.payload) if self.tls else exchange.payload
         exchange.sent = now()
-        self._push(exchange.payload)
+        self._push(data)
 
     def go_on(self, now: Callable[[], float]) -> None:
         """The kernel is done connecting, or takes more of a long request."""
@@ -87,10 +89,22 @@ class Connection:
         code = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
             raise Refused(os.strerror(code))
+        if self.tls and not self._shaken():
+            return
         self.ready = True
         self._wait(writing=False)
         if self.exchange is not None:
             self.send(self.exchange, now)
+
+    def _shaken(self) -> bool:
+        """Are both sides agreed on how to talk? If not yet, it is for the other one to speak."""
+        try:
+            done = bool(self.tls.shake())
+        except OSError as error:
+            raise Refused("TLS: " + said(error)) from error
+        self.recvmsg = self.tls.recvmsg
+        self.poller.modify(self.fd, IN)
+        return done
 
     def _push(self, data: bytes) -> None:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, NamedTuple, Optional
+from typing import Any, Callable, Dict, NamedTuple, Optional
 
 from .arrivals import Arrivals
 
@@ -11,7 +11,10 @@ LAST = 1000  # bytes of a response, in which its usage stands
 
 
 class Target(NamedTuple):
-    """Where the requests go. `address` is what `host` and `port` were resolved to."""
+    """Where the requests go. `address` is what `host` and `port` were resolved to.
+
+    `tls`: makes of a socket one that speaks https (`tls.Tls`), or None.
+    """
 
     host: str
     port: int
@@ -19,6 +22,7 @@ class Target(NamedTuple):
     headers: Dict[str, str]
     family: int
     address: Any
+    tls: Optional[Callable[[Any], Any]] = None
 
     def payload(self, path: str, body: Dict[str, Any]) -> bytes:
         """One whole HTTP/1.1 request, ready to send."""

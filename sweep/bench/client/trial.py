@@ -38,18 +38,24 @@ KEPT_STATE = (
 
 def resolve(job: Dict[str, Any]) -> Target:
     """Finds the address that takes connections, so that names are looked up only once."""
-    host, port = str(job["host"]), int(job["port"])
+    host, port, tls = str(job["host"]), int(job["port"]), None
+    if job.get("https"):
+        from .tls import over_tls  # noqa: PLC0415 - not every Python has ssl
+
+        tls = over_tls(host)
     try:
         with socket.create_connection((host, port), CONNECT_S) as probe:
             family, address = probe.family, probe.getpeername()
     except OSError as error:
         raise Spoilt("%s:%d: cannot connect: %s" % (host, port, said(error))) from error
-    return Target(host, port, str(job.get("prefix", "")), job.get("headers", {}), family, address)
+    prefix, headers = str(job.get("prefix", "")), job.get("headers", {})
+    return Target(host, port, prefix, headers, family, address, tls)
 
 
 def control(target: Target, method: str, path: str) -> Tuple[int, bytes]:
     """One request outside the measurement: (status, body), or (0, why there was no answer)."""
-    connection = http.client.HTTPConnection(target.host, target.port, timeout=CONTROL_S)
+    kind = http.client.HTTPSConnection if target.tls else http.client.HTTPConnection
+    connection = kind(target.host, target.port, timeout=CONTROL_S)
     try:
         connection.request(method, target.prefix + path, headers=target.headers)
         response = connection.getresponse()
