@@ -13,9 +13,10 @@ from urllib.parse import SplitResult, urlsplit
 
 from sweep.bench.archive import NAME, client_archive
 from sweep.bench.backends import MARGIN_S, JobSpec, TrialContext, client_job, last_lines, port_of
+from sweep.bench.client.control import control
 from sweep.bench.client.event import as_dict, natural
 from sweep.bench.client.guard import Spoilt
-from sweep.bench.client.trial import control, resolve
+from sweep.bench.client.trial import resolve
 from sweep.bench.metrics import Measurement, failures, measure
 from sweep.bench.shown import Level, Shown
 from sweep.bench.workload import CHAT, NATIVE, Body, Workload, workload_of

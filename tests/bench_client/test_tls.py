@@ -131,7 +131,7 @@ def test_a_server_that_speaks_plain_http():
 
 def test_a_server_that_never_answers_the_handshake(monkeypatch):
     monkeypatch.setattr("sweep.bench.client.loop.CONNECT_S", 0.3)
-    monkeypatch.setattr("sweep.bench.client.trial.CONTROL_S", 0.3)
+    monkeypatch.setattr("sweep.bench.client.control.CONTROL_S", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         asked = {"host": "127.0.0.1", "port": listener.getsockname()[1], "https": True}
         shape = {"path": "/v1/chat/completions", "concurrency": 2, "timeout_s": 60}

@@ -75,6 +75,10 @@ class Guard:
             self.late = True
         return self.reason
 
+    def over(self) -> bool:
+        """Has the trial to end?"""
+        return self.verdict() is not None
+
     def silent(self, seconds: float, heard: bool) -> None:
         """Nothing has come from the server for so long; `heard`: something did before that."""
         limit = self.stall_s if heard else self.first_s

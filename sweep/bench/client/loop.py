@@ -185,11 +185,11 @@ class Loop:
         if exchange is None:
             return
         heard = exchange.heard
-        if again and used and not heard and not exchange.resent:
+        if again and used and not heard and not exchange.resent and self.gone is None:
             exchange.resent = True
             exchange.arrivals = Arrivals()
-            self.flying -= 1
-            self.pending.appendleft(exchange)
+            self.vacant -= 1
+            self._open(exchange)  # any other that is kept may have been closed as well
         else:
             place = "after %d bytes" % heard if heard else "before the first byte"
             self._settle(exchange, "%s %s" % (reason, place))

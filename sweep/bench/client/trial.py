@@ -5,35 +5,22 @@ from __future__ import annotations
 import array
 import gc
 import heapq
-import http.client
 import itertools
 import json
 import os
 import random
-import re
 import resource
 import signal
 import socket
 import sys
-import time
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional
 
-from .answer import one_line, record
+from .answer import record
 from .connection import said
-from .event import as_dict, as_list
+from .control import flush, server_info
 from .exchange import Exchange, Target
 from .guard import Clock, Guard, Late, Spoilt, never
 from .loop import CONNECT_S, Loop
-
-CONTROL_S = 30.0
-MOST_BYTES = 16 * 1024 * 1024  # of such an answer: far above any /server_info
-# What is kept of /server_info. The rest may hold secrets (it repeats every flag of the server).
-KEPT = ("version", "speculative_num_steps", "speculative_num_draft_tokens")
-KEPT_STATE = (
-    "avg_spec_accept_length",
-    "last_gen_throughput",
-    "effective_max_running_requests_per_dp",
-)
 
 
 def resolve(job: Dict[str, Any]) -> Target:
@@ -50,73 +37,6 @@ def resolve(job: Dict[str, Any]) -> Target:
         raise Spoilt("%s:%d: cannot connect: %s" % (host, port, said(error))) from error
     prefix, headers = str(job.get("prefix", "")), job.get("headers", {})
     return Target(host, port, prefix, headers, family, address, tls)
-
-
-def control(target: Target, method: str, path: str) -> Tuple[int, bytes]:
-    """One request outside the measurement: (status, body), or (0, why there was no answer)."""
-    kind = http.client.HTTPSConnection if target.tls else http.client.HTTPConnection
-    connection = kind(target.host, target.port, timeout=CONTROL_S)
-    try:
-        connection.request(method, target.prefix + path, headers=target.headers)
-        response = connection.getresponse()
-        return response.status, response.read(MOST_BYTES)
-    except (OSError, http.client.HTTPException) as error:
-        return 0, (str(error) or type(error).__name__).encode()
-    finally:
-        connection.close()
-
-
-def flush(target: Target, guard: Guard, timeout_s: float) -> int:
-    """Empties the server's caches, which it does only when idle: so this waits for idleness too.
-
-    SGLang answers 400 while requests run or wait; 200 also resets its acceptance totals. A server
-    without the endpoint (404, 405) is told by the status that is returned.
-    """
-    until = guard.clock.monotonic() + timeout_s
-    while True:
-        status, body = control(target, "POST", "/flush_cache")
-        if status in (200, 404, 405):
-            return status
-        guard.check()
-        answer = "/flush_cache: %d %s" % (status, one_line(body, 200))
-        if status not in (400, 503):
-            raise Spoilt(answer)
-        if guard.clock.monotonic() > until:
-            raise Spoilt("the server is not idle after %g s; %s" % (timeout_s, answer))
-        time.sleep(0.1)
-
-
-def server_info(target: Target) -> Optional[Dict[str, Any]]:
-    """The few things of /server_info (/get_server_info before 0.5.6) that a trial needs."""
-    for path in ("/server_info", "/get_server_info"):
-        status, body = control(target, "GET", path)
-        if status == 200:
-            break
-    try:
-        info = as_dict(json.loads(body.decode("utf-8", "replace"))) if status == 200 else {}
-    except ValueError:
-        info = {}
-    if not info:
-        return None
-    states = [as_dict(state) for state in as_list(info.get("internal_states"))]
-    kept: Dict[str, Any] = {name: info[name] for name in KEPT if name in info}
-    kept["num_requests_total"] = requests_total(target)
-    kept["internal_states"] = [
-        {name: state[name] for name in KEPT_STATE if name in state} for state in states
-    ]
-    return kept
-
-
-def requests_total(target: Target) -> Optional[int]:
-    """The requests the server has finished since its start, whoever sent them.
-
-    From /metrics, which needs no key; None without --enable-metrics (404). The counter has this
-    name since 0.4 (srt/observability/metrics_collector.py of 0.5.23), one line for each label.
-    """
-    status, body = control(target, "GET", "/metrics")
-    form = rb"^sglang:num_requests_total(?:\{.*\})? ([\d.e+]+)"
-    found = re.findall(form, body, re.MULTILINE) if status == 200 else []
-    return int(sum(map(float, found))) if found else None
 
 
 def schedule(rate: float, seed: int, count: int) -> List[float]:
@@ -225,12 +145,12 @@ def run(
         if job.get("flush"):
             guard.phase = "flush"
             result["flush"] = flush(target, guard, float(job.get("flush_timeout_s", 60)))
-        result["server_before"] = server_info(target)
+        result["server_before"] = server_info(target, guard)
         guard.measure()
         result.update(measure(job, target, guard))
         guard.check()
         guard.phase = "collect"
-        result["server_after"] = server_info(target)
+        result["server_after"] = server_info(target, guard)
     except Spoilt as error:
         late = isinstance(error, Late)
         result["error"] = {"phase": guard.phase, "detail": str(error), "late": late}
