@@ -154,7 +154,7 @@ def _supply(evidence: Evidence) -> str | None:
     if waited > LATE_SHARE * len(late):
         return (
             f"{waited} of {len(late)} requests were sent late, by up to {late[-1]:.0f} ms: "
-            f"with {c} at a time this rate was not kept up"
+            f"with {c} at a time this rate was not kept up; allow more, if the server takes them"
         )
     empty = 0.0 if late else empty_places(evidence.requests, c) or 0.0
     if empty > EMPTY_PLACES_LIMIT:
@@ -169,9 +169,11 @@ def short_output(evidence: Evidence) -> str | None:
         said.append(f"{len(silent)} answers with HTTP 200 had no tokens")
     if other := [one for one in evidence.good if _differs(one)]:
         lengths = sorted(one["tokens_out"] for one in other)
+        asked = sorted({one["asked"] for one in other})
         said.append(
             f"{len(other)} of {len(evidence.good)} answers were not as long as asked for (from "
-            f"{lengths[0]} to {lengths[-1]} tokens)"
+            f"{lengths[0]} to {lengths[-1]} tokens, asked: {asked[0]}"
+            f"{f' to {asked[-1]}' if len(asked) > 1 else ''})"
         )
     if cut := [one for one in evidence.good if one["ignore_eos"] and not _at_length(one)]:
         reasons = sorted({str(one["finish"]) for one in cut})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from socket import gethostname
@@ -68,18 +69,26 @@ def bench(
 ) -> int:
     """Benchmark a server that is already up: the published table, latencies, acceptance.
 
-    By default max(4, 2*C) requests at concurrency C: fixed prompts, temperature 0, ignore_eos, 1000
-    tokens. The other workloads are sampled and end by themselves. With --rate requests come as
-    those of users do, whether the server keeps up or not.
+    By default 2*C requests at concurrency C, at least 4: fixed prompts, temperature 0, ignore_eos,
+    1000 tokens. The other workloads are sampled and end by themselves; they send at least 40
+    requests, or conversations. With --rate requests come as those of users do, whether the server
+    keeps up or not. What else can be set of a benchmark is set in an inventory, for `sweep run`.
     """
     from sweep.bench.shown import AsJson, AsTables
     from sweep.bench.standalone import bench_url
     from sweep.inventory import BuiltinBenchmark
     from sweep.inventory_file import parse_workload
+    from sweep.unit.secrets import header_problem
 
     key = os.environ.get(api_key_env) if api_key_env else None
     if api_key_env and not key:
-        raise click.UsageError(f"--api-key-env: the variable {api_key_env} is not set here")
+        raise click.UsageError(
+            f"--api-key-env: the variable {api_key_env} is not set here, or empty"
+        )
+    if key and (problem := header_problem(key)):
+        raise click.UsageError(f"--api-key-env: the variable {api_key_env} {problem}")
+    if given["rate"] is not None and math.isnan(given["rate"]):
+        raise click.UsageError("--rate: nan is no number of requests per second")
     try:
         texts = parse_workload(workload)
     except ValueError as error:

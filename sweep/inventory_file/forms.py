@@ -114,6 +114,8 @@ def parse_workload(text: str) -> Workload:
     """A workload's name, `IN:OUT` (random tokens of these numbers), or a file of conversations."""
     if text in WORKLOADS:
         return text
+    if not text.strip():
+        raise ValueError(f"is empty; {did_you_mean(text, WORKLOADS)}")
     if match := re.fullmatch(rf"({_NUMBER}):({_NUMBER})", text):
         for number in (int(match[1]), int(match[2])):
             _in_limits(number, MOST_TOKENS)

@@ -20,7 +20,9 @@ Model = TypeVar("Model", bound=BaseModel)
 Values = Mapping[str, object]
 
 _MISSING = {
-    "command": "write the words that start SGLang, such as [/opt/venv/bin/sglang, serve]",
+    "ServerSpec.command": "write the words that start SGLang, such as "
+    "[/opt/venv/bin/sglang, serve]",
+    "command": 'write what runs your script, such as [python3, /root/bench.py, "{concurrency}"]',
     "host": "write the name of one of the hosts",
     "steps": "write steps: 1..10",
     "concurrency": "write concurrency: [1, 4, 16]",
@@ -104,7 +106,8 @@ def _wording(detail: ErrorDetails, model: type[BaseModel]) -> str:
     if kind == "extra_forbidden":
         text = f"is no key here; {did_you_mean(key, model.model_fields)}"
     elif kind == "missing":
-        text = f"is missing; {_MISSING.get(key, 'write it')}"
+        do = _MISSING.get(f"{model.__name__}.{key}") or _MISSING.get(key, "write it")
+        text = f"is missing; {do}"
     elif kind == "literal_error":
         choices = limits["expected"].replace(" or ", ", ").replace("'", "")
         text = f"is {kind_of(value)}, not one of {choices}; write one of these"

@@ -38,12 +38,22 @@ def secret_values(server: ServerSpec, environ: Mapping[str, str] | None = None) 
     """Every secret of the server by its name, read now.
 
     `environ` is this process's environment unless given. Raises InventoryError naming the key of
-    a secret that is not there, empty, or of more than one line.
+    a secret that is not there, empty, of more than one line, or an API key that no header takes.
     """
     here = os.environ if environ is None else environ
-    return {
+    values = {
         name: _read(ref, f"server.secrets.{name}", here) for name, ref in server.secrets.items()
     }
+    if problem := header_problem(values.get("api-key", "")):
+        raise InventoryError(f"server.secrets.api-key: the value {problem}")
+    return values
+
+
+def header_problem(value: str) -> str | None:
+    """Why a key cannot be sent in an HTTP header; the key itself is not told."""
+    if value.isascii() and value.isprintable() and value == value.strip():
+        return None
+    return "holds spaces at an end, a line break, or what is not ASCII: no HTTP header takes it"
 
 
 def secret_value(ref: SecretRef, path: str) -> str:

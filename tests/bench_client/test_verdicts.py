@@ -116,8 +116,8 @@ SLOWING = chain(*([10 + place] * 60 for place in range(12)), verify=20)
         (
             "short_output",
             {"requests": _fewer_tokens()},
-            "3 of 40 answers were not as long as asked for (from 7 to 7 tokens); 3 ended for "
-            "another reason than length (stop)",
+            "3 of 40 answers were not as long as asked for (from 7 to 7 tokens, asked: 20); "
+            "3 ended for another reason than length (stop)",
         ),
         (
             "short_output",
@@ -132,7 +132,7 @@ SLOWING = chain(*([10 + place] * 60 for place in range(12)), verify=20)
         (
             "short_output",
             {"requests": changed(1, ignore_eos=False, asked=19)},
-            "1 of 40 answers were not as long as asked for (from 20 to 20 tokens)",
+            "1 of 40 answers were not as long as asked for (from 20 to 20 tokens, asked: 19)",
         ),
         ("retracted", {"activity": Activity(retracted=5)}, "5 requests were thrown back into "),
         (

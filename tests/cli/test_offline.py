@@ -105,6 +105,8 @@ def test_init_writes_the_example_once(tmp_path: Path) -> None:
         (("render", "-o", "inventory.yaml/units"), 2, "-o: cannot write"),
         (("scrape", "."), 2, "directory"),
         (("bench", "http://127.0.0.1:9", "1"), 5, "is the server up"),
+        (("bench", "http://127.0.0.1:9", "1", "--rate", "nan"), 2, "--rate: nan is no number"),
+        (("bench", "http://127.0.0.1:9", "1", "--workload", ""), 2, "is empty; choose from greedy"),
         (("check",), 5, "gpu.does-not-resolve.invalid"),
         (("run", "--yes"), 5, "gpu.does-not-resolve.invalid"),
     ],
@@ -113,6 +115,13 @@ def test_exit_codes(place: Path, arguments: tuple[str, ...], status: int, said: 
     shown = sweep(*arguments, cwd=place)
     assert (shown.returncode, said in shown.stderr) == (status, True), shown.stderr
     assert "Traceback" not in shown.stderr
+
+
+@pytest.mark.parametrize("key", ["hunter2\nx", "hunter2 ", "hunter2é"])
+def test_a_key_that_no_header_takes_is_refused_and_not_told(place: Path, key: str) -> None:
+    shown = sweep("bench", "http://127.0.0.1:9", "1", "--api-key-env", "KEY", cwd=place, KEY=key)
+    assert (shown.returncode, "no HTTP header takes it" in shown.stderr) == (2, True)
+    assert "hunter2" not in shown.stderr
 
 
 def test_an_error_names_file_line_and_what_to_do(place: Path) -> None:

@@ -44,10 +44,10 @@ def test_no_secrets_no_files() -> None:
     "value", ["0123", "1e3", "no", "{a: b}", "é☃😀", "a'b\"c", "#x", "x: y", "~", "*a"]
 )
 def test_sglang_reads_the_text_that_was_meant(value: str) -> None:
-    files = secret_files(server(api_key=SecretRef(env="K")), {"K": value})
+    files = secret_files(server(admin_api_key=SecretRef(env="K")), {"K": value})
     assert files.config is not None
     assert files.config.isascii()
-    assert yaml.safe_load(files.config) == {"api-key": value}
+    assert yaml.safe_load(files.config) == {"admin-api-key": value}
 
 
 @pytest.mark.parametrize(
@@ -57,6 +57,8 @@ def test_sglang_reads_the_text_that_was_meant(value: str) -> None:
         (SecretRef(env="K"), {"K": ""}, "the variable K is empty"),
         (SecretRef(env="K"), {"K": "hunter2\nx"}, "holds more than one line"),
         (SecretRef(env="K"), {"K": "-hunter2"}, "beginning with -"),
+        (SecretRef(env="K"), {"K": "hunter2 "}, "no HTTP header takes it"),
+        (SecretRef(env="K"), {"K": "hunter2é"}, "no HTTP header takes it"),
         (SecretRef(file="/nowhere/key"), {}, "cannot read /nowhere/key on this machine: No such"),
     ],
 )
