@@ -64,10 +64,11 @@ def control(
 ) -> Tuple[int, bytes]:
     """One request: (status, body), or (0, why there was no answer).
 
-    It is given up when it takes too long in all, or has `ended`.
+    It is given up when the trial has `ended`, or after `within_s`, and CONTROL_S at most.
     """
+    within_s = min(within_s, CONTROL_S)
     kind = http.client.HTTPSConnection if target.tls else http.client.HTTPConnection
-    connection = kind(target.host, target.port, timeout=min(within_s, CONTROL_S))
+    connection = kind(target.host, target.port, timeout=within_s)
     try:
         connection.request(method, target.prefix + path, headers=target.headers)
         source: Any = Patient(connection.sock, within_s, ended)
@@ -89,7 +90,7 @@ def flush(target: Target, guard: Guard, timeout_s: float) -> int:
     until = guard.clock.monotonic() + timeout_s
     while True:
         left_s = max(TICK_S, until - guard.clock.monotonic())
-        status, body = control(target, "POST", "/flush_cache", guard.over, min(left_s, CONTROL_S))
+        status, body = control(target, "POST", "/flush_cache", guard.over, left_s)
         if status in (200, 404, 405):
             return status
         guard.check()
