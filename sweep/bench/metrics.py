@@ -18,7 +18,7 @@ that was sent. Tokens are those of the server's `usage`, never a count of chunks
     accept_length         tokens / verify steps: the bonus token included, at least 1
     accept_rate           accepted / proposed drafts, bonus excluded: from the server's counts, else
                           (accept_length - 1) / (draft tokens - 1)
-    client_cpu            CPU seconds of the client per second; it has one thread, 1.0 is its end
+    client_cpu            CPU seconds per second of its busiest process; 1.0 is its end
     client_lag_ms_p99     from the kernel's time stamp of a read to the moment of reading
 
 Percentiles interpolate linearly between the two nearest ranks, as numpy and pandas do.

@@ -25,7 +25,7 @@ from sweep.bench.gpus import GpuNotes
 from sweep.rows import Cell
 from sweep.sglang.activity import Activity
 
-# The client has one thread: above nine tenths of a core it is its own bottleneck.
+# Each process of the client has one thread: above nine tenths of a core it is its own bottleneck.
 CLIENT_CPU_LIMIT = 0.9
 # A client that is late, for want of CPU or because of a neighbour, sends the next request late, so
 # that the server works on fewer than C. By the server's own log it was idle for two to five times
@@ -138,7 +138,9 @@ def client_limited(evidence: Evidence) -> str | None:
         return None
     cpu = float(evidence.client.get("cpu") or 0.0)
     if cpu >= CLIENT_CPU_LIMIT:
-        return f"the client used {cpu:.0%} of its core"
+        several = int(evidence.client.get("processes") or 1)
+        who = "the client" if several == 1 else f"the busiest of the client's {several} processes"
+        return f"{who} used {cpu:.0%} of its core"
     if supply := _supply(evidence):
         return supply
     lag_ms = float(evidence.client.get("lag_ms_p99") or 0.0)

@@ -100,6 +100,11 @@ SLOWING = chain(*([10 + place] * 60 for place in range(12)), verify=20)
         ("client_limited", {"client": {"cpu": 0.93}}, "the client used 93% of its core"),
         (
             "client_limited",
+            {"client": {"cpu": 0.93, "processes": 4}},
+            "the busiest of the client's 4 processes used 93% of its core",
+        ),
+        (
+            "client_limited",
             {"client": {"cpu": 0.1, "lag_ms_p99": 31.2}},
             "the client read its sockets 31 ms late (p99)",
         ),

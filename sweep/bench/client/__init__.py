@@ -25,6 +25,8 @@ Job, a JSON object:
   stall_timeout_s         longest silence on all connections together (default: timeout_s)
   first_timeout_s         the same before their first byte (default: stall_timeout_s)
   flush_timeout_s         how long the server may take to become idle
+  processes               how many measure together (default: one for each 128 in flight, as far as
+                          there are cores)
   progress                file to keep one line of JSON in while running, or null
 
 Result, a JSON object:
@@ -37,7 +39,8 @@ Result, a JSON object:
                           num_requests_total: of /metrics, null without them
   ports                   of this machine, one for each connection that was made
   requests                one object per request, see `answer.record`
-  client                  {cpu: CPU seconds per second while measuring, lag_ms_p99, lag_ms_max: from
-                          the kernel's stamp of a read to the moment of reading (null without
-                          stamps), reads, stamped: reads with a kernel stamp, resent, python}
+  client                  {cpu: CPU seconds per second while measuring, of the busiest of its
+                          `processes`, lag_ms_p99, lag_ms_max: from the kernel's stamp of a read
+                          to the moment of reading (null without stamps), reads, stamped: reads with
+                          a kernel stamp, resent, python}
 """

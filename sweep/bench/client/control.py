@@ -14,9 +14,8 @@ from typing import Any, Callable, Dict, Optional, Tuple
 from .answer import one_line
 from .event import as_dict, as_list
 from .exchange import Target
-from .guard import Guard, Spoilt, never
+from .guard import TICK_S, Guard, Spoilt, never
 
-TICK_S = 0.25
 CONTROL_S = 30.0
 MOST_BYTES = 16 * 1024 * 1024  # of such an answer: far above any /server_info
 # What is kept of /server_info. The rest may hold secrets (it repeats every flag of the server).

@@ -11,6 +11,7 @@ from typing import Any, Callable, Dict, NamedTuple, Optional
 # are measured, so that no percentile moves by one. Before that no time is kept, only deadlines are
 # held against it, and a second does them no harm.
 MEASURED_STEP_S, UNMEASURED_STEP_S = 0.005, 1.0
+TICK_S = 0.25  # how often it is asked
 
 
 class Spoilt(Exception):

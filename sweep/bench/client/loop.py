@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import collections
 import time
-from typing import Any, Callable, Deque, Dict, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 from .arrivals import UNKNOWN, Arrivals
 from .connection import Connection, Lost, Refused, said
 from .exchange import Exchange, Target, asked, usage_hint
-from .guard import Guard, Spoilt
+from .guard import TICK_S, Guard, Spoilt
 from .poller import Poller
 from .wire import END
 
 READ = 65536
-TICK_S = 0.25
 CONNECT_S = 10.0
 MAX_READS = 20000  # of one response; more, and the server does not end what it should
 MAX_BYTES = 256 << 20
@@ -23,8 +21,9 @@ MAX_BYTES = 256 << 20
 class Loop:
     """Sends exchanges so that `concurrency` are in flight until none is left.
 
-    An exchange that is `due` at some time (an open loop) is not sent before; later, if all
-    `concurrency` places are taken then.
+    The next one is taken from those that wait when there is a place for it: other processes may
+    take of them too. If it is `due` at some time (an open loop) it is held until then; it is sent
+    later, if all `concurrency` places are taken then.
 
     `connect` first, then `run`. Every exchange ends up in `done`, with `error` set if it failed on
     the wire; whether what came back is a good answer is not looked at here.
@@ -39,7 +38,9 @@ class Loop:
         self.poller = Poller(concurrency, self.now)
         self.connections: Dict[int, Connection] = {}
         self.idle: List[Connection] = []  # with nothing on them
-        self.pending: Deque[Exchange] = collections.deque()
+        self.waiting: Iterator[Exchange] = iter(())
+        self.held: Optional[Exchange] = None  # the next one, if there is a place for it
+        self.asked = 0
         self.done: List[Exchange] = []
         self.quiet_since = 0.0  # the last byte from the server on any connection, as far as looked
         self.heard = False  # has any byte come since `run` began?
@@ -53,12 +54,16 @@ class Loop:
 
     # -- the part that is timed ----------------------------------------------------------------
 
-    def run(self, exchanges: List[Exchange]) -> None:
-        """Answers all of `exchanges`; the guard bounds the time that takes.
+    def run(
+        self, exchanges: Sequence[Exchange], waiting: Optional[Iterator[Exchange]] = None
+    ) -> None:
+        """Answers all of `exchanges`, or those of them that come from `waiting`, if that is given.
 
-        `due` of an exchange counts from now, and is a time afterwards.
+        The guard bounds the time that takes. `due` of an exchange counts from now, and is a time
+        afterwards.
         """
-        self.pending.extend(exchanges)
+        self.asked = len(exchanges)
+        self.waiting = iter(exchanges) if waiting is None else waiting
         begin = self.now()
         for exchange in exchanges:
             exchange.due = None if exchange.due is None else begin + exchange.due
@@ -68,7 +73,7 @@ class Loop:
         checked = self.guard.clock.monotonic()
         self.quiet_since = self.now()
         self.heard = False
-        while self.flying or self.pending:
+        while self.flying or self.held:
             stamped = self._serve()
             if self.guard.clock.monotonic() - checked > TICK_S:
                 self._check()
@@ -108,8 +113,8 @@ class Loop:
         return bool(control)
 
     def _due(self) -> Optional[float]:
-        """When the next is to be sent, if there is a next one and a time for it."""
-        return self.pending[0].due if self.pending else None
+        """When the next is to be sent, if one is held until its time."""
+        return self.held.due if self.held else None
 
     def _patience(self) -> float:
         """How many seconds to wait for the server: not beyond what is due next."""
@@ -119,8 +124,13 @@ class Loop:
         return min(TICK_S, max(0.0, due - self.now()))
 
     def _is_due(self) -> bool:
-        """Is there something to send, and is it time for it?"""
-        return bool(self.pending) and (self._due() or 0.0) <= self.now()
+        """Is there something to send, now that there is a place for it, and is it time for it?"""
+        return self._next() is not None and (self._due() or 0.0) <= self.now()
+
+    def _next(self) -> Optional[Exchange]:
+        if self.held is None:
+            self.held = next(self.waiting, None)
+        return self.held
 
     def _dispatch(self) -> None:
         while self.idle and self._is_due():
@@ -149,8 +159,10 @@ class Loop:
         self.tokens += usage_hint(exchange.arrivals)
 
     def _take(self) -> Exchange:
+        exchange, self.held = self.held, None
+        assert exchange is not None  # noqa: S101 - who takes it has seen it
         self.flying += 1
-        return self.pending.popleft()
+        return exchange
 
     def _send(self, connection: Connection, exchange: Exchange) -> None:
         self._attempt(connection, connection.send, exchange, self.now)
@@ -209,7 +221,7 @@ class Loop:
             self._open(self._take())
 
     def _abandon(self, reason: str) -> None:
-        while self.pending:
+        while self._next() is not None:
             self._settle(self._take(), "not sent: " + reason)
 
     def _check(self) -> None:
@@ -230,7 +242,7 @@ class Loop:
                 if problem is not None:
                     self._broken(connection, problem, again=False)
         done = len(self.done)
-        counts = {"requests": done + self.flying + len(self.pending), "done": done}
+        counts = {"requests": self.asked, "done": done}
         counts.update(failed=self.failed, tokens=self.tokens, silent_s=int(silent_s))
         self.guard.tell(counts)
 

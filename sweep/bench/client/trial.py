@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import array
 import gc
-import heapq
 import itertools
 import json
 import os
@@ -18,9 +16,11 @@ from typing import Any, Callable, Dict, List, Optional
 from .answer import record
 from .connection import said
 from .control import flush, server_info
+from .crew import Crew, Share, processes
 from .exchange import Exchange, Target
 from .guard import Clock, Guard, Late, Spoilt, never
 from .loop import CONNECT_S, Loop
+from .part import Part, described, part
 
 
 def resolve(job: Dict[str, Any]) -> Target:
@@ -45,24 +45,35 @@ def schedule(rate: float, seed: int, count: int) -> List[float]:
     return list(itertools.accumulate([0.0] + [drawn.expovariate(rate) for _ in range(count - 1)]))
 
 
-def drive(
+def exchanges(
     job: Dict[str, Any],
     target: Target,
     bodies: List[Dict[str, Any]],
-    guard: Guard,
     rate: Optional[float] = None,
-) -> Loop:
-    """Sends `bodies` at the job's concurrency, and rate if there is one; returns the loop, done."""
+) -> List[Exchange]:
+    """What is to be sent, with its times if there is a rate."""
     path = str(job["path"])
-    exchanges = [Exchange(i, body, target.payload(path, body)) for i, body in enumerate(bodies)]
-    if rate and exchanges:
-        due = schedule(rate, int(job.get("seed", 0)), len(exchanges))
-        for exchange in exchanges:
+    made = [Exchange(i, body, target.payload(path, body)) for i, body in enumerate(bodies)]
+    if rate and made:
+        due = schedule(rate, int(job.get("seed", 0)), len(made))
+        for exchange in made:
             exchange.due = due[exchange.index]
-    loop = Loop(target, int(job["concurrency"]), float(job.get("idle_timeout_s", 300)), guard)
+    return made
+
+
+def drive(
+    job: Dict[str, Any],
+    target: Target,
+    share: Share,
+    guard: Guard,
+    connected: Callable[[], None] = lambda: None,
+) -> Loop:
+    """Sends a share, so many at a time; returns the loop, done. `connected` is called between."""
+    loop = Loop(target, share.places, float(job.get("idle_timeout_s", 300)), guard)
     try:
         loop.connect()
-        loop.run(exchanges)
+        connected()
+        loop.run(share.exchanges, share.waiting)
     finally:
         loop.close()
     return loop
@@ -70,7 +81,8 @@ def drive(
 
 def warm_up(job: Dict[str, Any], target: Target, guard: Guard) -> Dict[str, Any]:
     """Runs the warm-up requests; Spoilt when none of them is ok."""
-    loop = drive(job, target, job["warmup"], guard)
+    given = Share(int(job["concurrency"]), exchanges(job, target, job["warmup"]))
+    loop = drive(job, target, given, guard)
     records = [record(exchange, 0.0) for exchange in loop.done]
     errors = [str(item["error"]) for item in records if item["error"] is not None]
     if errors and len(errors) == len(records):
@@ -85,33 +97,17 @@ def warm_up(job: Dict[str, Any], target: Target, guard: Guard) -> Dict[str, Any]
 
 def measure(job: Dict[str, Any], target: Target, guard: Guard) -> Dict[str, Any]:
     """The measured part, and the reading of its answers."""
-    loop = drive(job, target, job["requests"], guard, job.get("rate"))
-    guard.verdict()
-    started = min((exchange.sent for exchange in loop.done if exchange.sent), default=0.0)
-    records, lags, reads, resent = [], array.array("d"), 0, 0
-    loop.done.reverse()
-    while loop.done:  # each is let go as soon as it is read, while its memory is at hand
-        exchange = loop.done.pop()
-        records.append(record(exchange, started, loop.poller.turns))
-        lags.extend(exchange.arrivals.lags())
-        reads += len(exchange.arrivals)
-        resent += exchange.resent
-    late = heapq.nlargest(len(lags) - len(lags) * 99 // 100, lags)  # far faster than sorting all
-    return {
-        "started": started or None,
-        "ended": started + max(item["end"] for item in records) / 1e6 if started else None,
-        "requests": records,
-        "ports": loop.ports,
-        "client": {
-            "cpu": round(loop.cpu, 4),
-            "lag_ms_p99": round(late[-1] * 1e3, 3) if late else None,
-            "lag_ms_max": round(late[0] * 1e3, 3) if late else None,
-            "reads": reads,
-            "stamped": len(lags),
-            "resent": resent,
-            "python": "%d.%d.%d" % sys.version_info[:3],
-        },
-    }
+
+    def work(share: Share, guard: Guard, connected: Callable[[], None]) -> Part:
+        loop = drive(job, target, share, guard, connected)
+        guard.verdict()
+        return part(loop)
+
+    planned = exchanges(job, target, job["requests"], job.get("rate"))
+    places, count = int(job["concurrency"]), processes(job)
+    if count == 1:
+        return described([work(Share(places, planned), guard, lambda: None)])
+    return described(Crew(guard, planned).measure(places, count, work))
 
 
 def allow_connections(count: int) -> None:
