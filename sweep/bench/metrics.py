@@ -66,11 +66,16 @@ class Measurement:
 
 
 def measure(
-    result: Mapping[str, Any], *, steps: int = 0, draft_tokens: int | None = None
+    result: Mapping[str, Any],
+    *,
+    steps: int = 0,
+    draft_tokens: int | None = None,
+    admitted: int | None = None,
 ) -> Measurement:
     """The measured columns of one trial of the client.
 
-    `steps` is speculative_num_steps (0: none), `draft_tokens` speculative_num_draft_tokens.
+    `steps` is speculative_num_steps (0: none), `draft_tokens` speculative_num_draft_tokens,
+    `admitted` max_running_requests over all DP ranks.
     """
     requests: tuple[Request, ...] = tuple(result["requests"])
     good = [request for request in requests if request["error"] is None]
@@ -85,7 +90,7 @@ def measure(
     if client is not None:
         values |= {"client_cpu": client["cpu"], "client_lag_ms_p99": client["lag_ms_p99"]}
     concurrency = int(result["concurrency"])
-    found = verdicts(Evidence(concurrency, steps, requests, values, client))
+    found = verdicts(Evidence(concurrency, steps, requests, values, client, admitted))
     started, ended = result["started"], result["ended"]
     return Measurement(
         values=values,

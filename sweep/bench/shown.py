@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,13 +13,21 @@ from sweep.bench.metrics import Measurement
 Emit = Callable[[str], None]
 
 
+def nowhere(_: str) -> None:
+    """Where nobody looks."""
+
+
 @dataclass(frozen=True)
 class Level:
-    """One concurrency, measured. `problem`: what went wrong, None: every request was ok."""
+    """One concurrency, measured. `problem`: what went wrong, None: every request was ok.
+
+    `conditions`: url, model and workload.
+    """
 
     concurrency: int
     measurement: Measurement
-    problem: str | None = None
+    problem: str | None
+    conditions: Mapping[str, str]
 
 
 class Shown(Protocol):
@@ -27,15 +35,20 @@ class Shown(Protocol):
 
     def begun(self) -> None: ...
     def warmed_up(self, tokens: int) -> None: ...
+    def under_way(self, concurrency: int, progress: Mapping[str, int]) -> None: ...
     def measured(self, level: Level) -> None: ...
     def ended(self, levels: Sequence[Level], remark: str | None) -> None: ...
 
 
 @dataclass(frozen=True)
 class AsTables:
-    """The published table line by line; then what failed, the latencies, and the definitions."""
+    """The published table line by line; then what failed, the latencies, and the definitions.
+
+    `live` is given how far a level is, for one line that it overwrites; nothing ("") at its end.
+    """
 
     emit: Emit
+    live: Emit = nowhere
 
     def begun(self) -> None:
         self.emit("Warming up...")
@@ -43,7 +56,11 @@ class AsTables:
     def warmed_up(self, tokens: int) -> None:
         self._lines(table.warmup_lines(tokens, ok=True))
 
+    def under_way(self, concurrency: int, progress: Mapping[str, int]) -> None:
+        self.live(how_far(concurrency, progress))
+
     def measured(self, level: Level) -> None:
+        self.live("")
         self.emit(table.row(level.concurrency, level.measurement.values))
 
     def ended(self, levels: Sequence[Level], remark: str | None) -> None:
@@ -66,9 +83,13 @@ class AsTables:
 
 @dataclass(frozen=True)
 class AsJson:
-    """One line for each concurrency: every measured column of `results.csv`, and how it went."""
+    """One line for each concurrency: every measured column of `results.csv`, and how it went.
+
+    `live` as of `AsTables`.
+    """
 
     emit: Emit
+    live: Emit = nowhere
 
     def begun(self) -> None:
         """Nothing: whoever reads this wants objects alone."""
@@ -76,8 +97,13 @@ class AsJson:
     def warmed_up(self, tokens: int) -> None:
         """Nothing."""
 
+    def under_way(self, concurrency: int, progress: Mapping[str, int]) -> None:
+        self.live(how_far(concurrency, progress))
+
     def measured(self, level: Level) -> None:
+        self.live("")
         found = {
+            **level.conditions,
             "concurrency": level.concurrency,
             **level.measurement.values,
             "flags": level.measurement.verdicts,
@@ -87,3 +113,12 @@ class AsJson:
 
     def ended(self, levels: Sequence[Level], remark: str | None) -> None:
         """Nothing: every line says all of itself."""
+
+
+def how_far(concurrency: int, progress: Mapping[str, int]) -> str:
+    """A level that is measured, from the client's progress line."""
+    done, requests = progress.get("done"), progress.get("requests")
+    if done is None:  # it warms up, or connects
+        return f"C={concurrency}: begins"
+    tokens = f", {progress['tokens']} tokens" if progress["tokens"] else ""
+    return f"C={concurrency}: {done} of {requests} requests{tokens}"

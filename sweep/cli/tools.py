@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import sys
 from socket import gethostname
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ import click
 from sweep.cli.options import Options, packaged_example, pass_options
 from sweep.errors import FatalError, UsageError
 from sweep.hints import DEFAULT_INVENTORY, with_inventory
-from sweep.limits import MOST_CONCURRENCY, MOST_RATE, MOST_TOKENS
+from sweep.limits import MOST_CONCURRENCY, MOST_RATE, MOST_REQUESTS, MOST_TOKENS
 
 if TYPE_CHECKING:
     from sweep.inventory import HostSpec
@@ -44,6 +45,10 @@ LOCAL = "local"  # this machine, where a host is asked for
 @click.option(
     "--max-tokens", type=click.IntRange(1, MOST_TOKENS),
     help="Output tokens per request at most.  [default: the workload's]",
+)  # fmt: skip
+@click.option(
+    "--requests", type=click.IntRange(1, MOST_REQUESTS),
+    help="Requests at each C.  [default: 2*C, at least 4; at least 40 of the other workloads]",
 )  # fmt: skip
 @click.option(
     "--rate", type=click.FloatRange(0, MOST_RATE, min_open=True),
@@ -95,8 +100,14 @@ def bench(
         raise UsageError(f"--workload {workload}: {error}") from error
     settings = {name: value for name, value in given.items() if value is not None}
     benchmark = BuiltinBenchmark(workload=texts, **settings)
-    shown = AsTables(click.echo) if form == "text" else AsJson(click.echo)
+    shown = (AsTables if form == "text" else AsJson)(click.echo, live)
     return bench_url(url, concurrencies, shown=shown, benchmark=benchmark, api_key=key)
+
+
+def live(text: str) -> None:
+    """One line on a terminal, written over by the next; nothing elsewhere."""
+    if sys.stderr.isatty():
+        click.echo(f"\r{text:<60}\r", nl=False, err=True)
 
 
 @click.command(

@@ -152,6 +152,7 @@ class StreamServer:
         self.info = info  # answers of /server_info in turn, the last one for ever; None: 404
         self.hang_up_after = 0  # answers on one connection, then it is closed without a word
         self.refuse = False
+        self.gap_s = 0.0  # between the chunks of requests that do not say how they are to be played
         self.served: list[Served] = []
         self.controls: list[str] = []
         self.headers: list[str] = []
@@ -252,7 +253,7 @@ class StreamServer:
             served = Served(body, number, self.flying)
             self.served.append(served)
             self.headers.append(fields)
-        play = Play(**body.get("play", {"tokens": asked(body) or 12}))
+        play = Play(**body.get("play", {"tokens": asked(body) or 12, "gap_s": self.gap_s}))
         play = Play(fault="503") if self.refuse else play
         try:
             return self._play(peer, play, served, native=path == "/generate")

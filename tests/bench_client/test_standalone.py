@@ -10,8 +10,8 @@ import pytest
 
 from sweep.bench import table
 from sweep.bench.client.trial import schedule
-from sweep.bench.shown import AsTables
-from sweep.bench.standalone import bench_url
+from sweep.bench.shown import AsJson, AsTables
+from sweep.bench.standalone import bench_url, told
 from sweep.errors import HostUnreachable, PointError, UsageError
 from sweep.inventory import BuiltinBenchmark
 from sweep.rows import MEASURED
@@ -89,10 +89,11 @@ def test_the_command_sends_what_its_flags_say(tmp_path: Path):
     with StreamServer() as server:
         shown = sweep(
             "bench", server.url, "4", "--rate", "500", "--endpoint", "native", "--max-tokens", "3",
-            cwd=tmp_path,
+            "--requests", "9", cwd=tmp_path,
         )  # fmt: skip
     assert shown.returncode == 0, shown.stderr
-    assert re.search(r"^ +4 \| .* \| +24 \| .* \| +8$", shown.stdout, re.MULTILINE)
+    assert shown.stderr == "", "nobody looks"
+    assert re.search(r"^ +4 \| .* \| +27 \| .* \| +9$", shown.stdout, re.MULTILINE)
     assert all(head.startswith("POST /generate ") for head in server.headers)
     assert server.served[-1].body["sampling_params"]["max_new_tokens"] == 3
 
@@ -108,7 +109,10 @@ def test_every_column_as_json_of_a_server_that_speculates(tmp_path: Path):
     levels = [json.loads(line) for line in shown.stdout.splitlines()]
     assert [level["concurrency"] for level in levels] == [1, 2]
     for level in levels:
-        assert {*MEASURED, "concurrency", "flags", "problem"} == {*level}
+        conditions = {"url", "model", "workload", "concurrency"}
+        assert {*MEASURED, *conditions, "flags", "problem"} == {*level}
+        assert level["url"] == f"http://127.0.0.1:{server.port}"
+        assert (level["model"], level["workload"]) == ("/models/m", "greedy")
         assert level["problem"] is None
         assert 1 < level["accept_length"] <= 4
         assert 0 < level["accept_rate"] <= 1
@@ -116,6 +120,50 @@ def test_every_column_as_json_of_a_server_that_speculates(tmp_path: Path):
         assert table.parse_object(json.dumps(level)) == {name: level[name] for name in MEASURED}, (
             "what it prints is what `command` reads"
         )
+
+
+def test_more_at_a_time_than_the_server_admits(tmp_path: Path):
+    command = ["2", "4", "--max-tokens", "20", "--format", "json"]
+    with simulated(tmp_path, "--max-running-requests", "2") as server:
+        server.until_ready()
+        shown = sweep("bench", f"http://127.0.0.1:{server.port}", *command, cwd=tmp_path)
+    fits, over = [json.loads(line)["flags"] for line in shown.stdout.splitlines()]
+    assert "capped" not in fits
+    assert over["capped"] == "4 requests at a time, the server admits 2"
+
+
+def test_what_several_ranks_admit_is_their_sum_if_all_tell():
+    ranks = [{"effective_max_running_requests_per_dp": 8}] * 2
+    assert told({"internal_states": ranks}).admitted == 16
+    assert told({"internal_states": [*ranks, {}]}).admitted is None
+    assert told({"internal_states": []}) == told(None) == (0, None, None)
+
+
+def test_how_far_a_level_is_while_it_runs(monkeypatch):
+    monkeypatch.setattr("sweep.bench.standalone.LOOK_S", 0.1)
+    seen: list[str] = []
+    benchmark = BuiltinBenchmark(max_tokens=200, requests=3)
+    with StreamServer() as server:
+        server.gap_s = 0.01
+        shown = AsJson(lambda _: None, seen.append)
+        assert bench_url(server.url, [2], shown=shown, benchmark=benchmark) == 0
+    assert re.fullmatch(r"C=2: [12] of 3 requests, [24]00 tokens", seen[-2])
+    assert seen[-1] == ""
+
+
+def test_what_is_measured_is_told_in_full_however_it_ends():
+    lines: list[str] = []
+
+    def emit(line: str) -> None:
+        lines.append(line)
+        if line.startswith("   2 |") and table.LATENCY_HEADER not in lines:
+            raise KeyboardInterrupt
+
+    with StreamServer() as server, pytest.raises(KeyboardInterrupt):
+        bench_url(server.url, [1, 2, 4], shown=AsTables(emit), benchmark=short(3))
+    at = lines.index(table.LATENCY_HEADER)
+    assert lines[at + 2].startswith("   1 |")
+    assert not [line for line in lines if line.startswith("   4 |")]
 
 
 @pytest.mark.parametrize(
