@@ -20,8 +20,10 @@ from typing import Any, BinaryIO
 import pytest
 
 from sweep.bench.archive import NAME, client_archive
-from sweep.bench.client.crew import PLACES, in_turn, processes, queue
+from sweep.bench.client.crew import PLACES, Crew, Member, Progress, in_turn, processes, queue
 from sweep.bench.client.exchange import Exchange
+from sweep.bench.client.guard import Clock, Guard, never
+from sweep.bench.client.part import Part
 from sweep.bench.client.trial import run, schedule
 from sweep.bench.flight import empty_places
 from tests.bench_client.jobs import body, job
@@ -267,6 +269,20 @@ def test_silence_of_all_of_them_is(tmp_path):
     assert told["error"]["detail"] == "no byte from the server for 0.8 s (stall_timeout_s)"
     assert told["error"]["late"] is True
     assert errors(told)[:2] == [None] * 2
+
+
+@pytest.mark.parametrize(("done", "late"), [((2, 1), True), ((2, 2), False)])
+def test_once_all_is_answered_nobody_is_silent(done, late):
+    """To read the answers may take longer than a server may be silent."""
+    guard = Guard({"timeout_s": 60, "stall_timeout_s": 1}, Clock(monotonic=lambda: 100.0), never)
+    crew = Crew(guard, [Exchange(index, {}, b"") for index in range(4)])
+    for number in done:
+        member = Member(None, None, now=98.0)
+        member.progress = Progress({"done": number, "failed": 0, "tokens": 9}, 0.0, True)
+        member.part = Part(0.0, [], [], 0, 0, [], 0.0)  # it is told nothing any more
+        crew.members.append(member)
+    crew._judge()
+    assert guard.late is late
 
 
 def test_progress_is_that_of_all(tmp_path):

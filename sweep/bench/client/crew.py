@@ -16,7 +16,7 @@ from .exchange import Exchange
 from .guard import TICK_S, Clock, Guard, Spoilt, never
 from .part import Part
 
-# In flight, for each process: more than half a core where each gets a chunk every 5 ms.
+# In flight, for each process: less than half a core where each gets a chunk every 5 ms.
 PLACES = 128
 GO = "go"
 
@@ -213,13 +213,15 @@ class Crew:
 
     def _judge(self) -> None:
         """Ends all if the guard says so: silent is the server only if it is so to all of them."""
-        silent_s = self.guard.clock.monotonic() - max(member.last for member in self.members)
+        counts = [member.progress.counts for member in self.members]
+        total = {name: sum(one[name] for one in counts) for name in ("done", "failed", "tokens")}
+        silent_s = 0.0
+        if total["done"] < len(self.exchanges):  # else the answers are being read
+            silent_s = self.guard.clock.monotonic() - max(member.last for member in self.members)
         self.guard.silent(silent_s, any(member.progress.heard for member in self.members))
         reason = self.guard.verdict()
         if reason is not None:
             self._order(reason)
-        counts = [member.progress.counts for member in self.members]
-        total = {name: sum(one[name] for one in counts) for name in ("done", "failed", "tokens")}
         total.update(requests=len(self.exchanges), silent_s=int(silent_s))
         self.guard.tell(total)
 
@@ -236,8 +238,10 @@ def obey(pipe: Any, others: List[Any], clock: Clock, share: Share, work: Work) -
         other.close()  # else it would not be told when the first process has gone
     guard = Obedient(pipe, clock)
     try:
-        pipe.send(work(share, guard, guard.connected))
-    except Spoilt as spoilt:
-        pipe.send(spoilt)
-    except BrokenPipeError:
-        pass  # nobody wants to know any more
+        try:
+            told: Any = work(share, guard, guard.connected)
+        except Spoilt as spoilt:
+            told = spoilt
+        pipe.send(told)
+    except ConnectionError:
+        pass  # the first process has gone: nobody wants to know any more

@@ -83,6 +83,7 @@ class Loop:
             if stamped and self._due() is None:
                 self.poller.rest()
         self.cpu = (time.process_time() - cpu) / (time.perf_counter() - began)
+        self._check()  # so that what it told last is how it ended
 
     def _serve(self) -> bool:
         """One turn: read what is readable. Of what was read only the last bytes are looked at.
