@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from sweep.bench import table
 from sweep.bench.metrics import Measurement
@@ -35,7 +35,7 @@ class Shown(Protocol):
 
     def begun(self) -> None: ...
     def warmed_up(self, tokens: int) -> None: ...
-    def under_way(self, concurrency: int, progress: Mapping[str, int]) -> None: ...
+    def under_way(self, concurrency: int, progress: Mapping[str, Any]) -> None: ...
     def measured(self, level: Level) -> None: ...
     def ended(self, levels: Sequence[Level], remark: str | None) -> None: ...
 
@@ -56,7 +56,7 @@ class AsTables:
     def warmed_up(self, tokens: int) -> None:
         self._lines(table.warmup_lines(tokens, ok=True))
 
-    def under_way(self, concurrency: int, progress: Mapping[str, int]) -> None:
+    def under_way(self, concurrency: int, progress: Mapping[str, Any]) -> None:
         self.live(how_far(concurrency, progress))
 
     def measured(self, level: Level) -> None:
@@ -97,7 +97,7 @@ class AsJson:
     def warmed_up(self, tokens: int) -> None:
         """Nothing."""
 
-    def under_way(self, concurrency: int, progress: Mapping[str, int]) -> None:
+    def under_way(self, concurrency: int, progress: Mapping[str, Any]) -> None:
         self.live(how_far(concurrency, progress))
 
     def measured(self, level: Level) -> None:
@@ -115,10 +115,11 @@ class AsJson:
         """Nothing: every line says all of itself."""
 
 
-def how_far(concurrency: int, progress: Mapping[str, int]) -> str:
+def how_far(concurrency: int, progress: Mapping[str, Any]) -> str:
     """A level that is measured, from the client's progress line."""
-    done, requests = progress.get("done"), progress.get("requests")
-    if done is None:  # it warms up, or connects
+    if "done" not in progress:
         return f"C={concurrency}: begins"
-    tokens = f", {progress['tokens']} tokens" if progress["tokens"] else ""
-    return f"C={concurrency}: {done} of {requests} requests{tokens}"
+    done, requests, tokens = (progress[name] for name in ("done", "requests", "tokens"))
+    phase = "warms up, " if progress["phase"] == "warmup" else ""
+    told = f", {tokens} tokens" if tokens else ""
+    return f"C={concurrency}: {phase}{done} of {requests} requests{told}"

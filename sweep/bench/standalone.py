@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
 from sweep.bench.archive import NAME, client_archive
@@ -27,7 +27,7 @@ from sweep.benchmarks import remark
 from sweep.errors import HostUnreachable, PointError, UsageError
 from sweep.inventory import BuiltinBenchmark
 
-Watch = Callable[[Mapping[str, int]], None]
+Watch = Callable[[Mapping[str, Any]], None]
 LOOK_S = 0.5  # how often the progress is looked at
 
 
@@ -167,7 +167,7 @@ def told(server_info: object) -> Told:
     )
 
 
-def unseen(_: Mapping[str, int]) -> None:
+def unseen(_: Mapping[str, Any]) -> None:
     """Nobody is told how far it is."""
 
 

@@ -22,7 +22,7 @@ import pytest
 from sweep.bench.archive import NAME, client_archive
 from sweep.bench.client.crew import PLACES, Crew, Member, Progress, in_turn, processes, queue
 from sweep.bench.client.exchange import Exchange
-from sweep.bench.client.guard import Clock, Guard, never
+from sweep.bench.client.guard import Clock, Guard, Spoilt, never
 from sweep.bench.client.part import Part
 from sweep.bench.client.trial import run, schedule
 from sweep.bench.flight import empty_places
@@ -73,6 +73,13 @@ def gone(pids: list[int]) -> bool:
             return False
         time.sleep(0.05)
     return True
+
+
+class Mute:
+    """The pipe of a process that takes everything and does nothing."""
+
+    def send(self, word: str) -> None:
+        """Nothing."""
 
 
 def errors(told: dict[str, Any]) -> list[str | None]:
@@ -271,18 +278,44 @@ def test_silence_of_all_of_them_is(tmp_path):
     assert errors(told)[:2] == [None] * 2
 
 
-@pytest.mark.parametrize(("done", "late"), [((2, 1), True), ((2, 2), False)])
-def test_once_all_is_answered_nobody_is_silent(done, late):
-    """To read the answers may take longer than a server may be silent."""
+@pytest.mark.parametrize(
+    ("silent", "ended", "late"),
+    [
+        ((1.2, 1.3), None, True),
+        ((1.2, 0.9), None, False),
+        ((1.2, 0.0), None, False),  # it reads answers, which may take longer than that
+        ((1.2, 0.0), 98.9, True),
+        ((1.2, 0.0), 99.1, False),
+    ],
+)
+def test_when_all_are_silent(silent, ended, late):
     guard = Guard({"timeout_s": 60, "stall_timeout_s": 1}, Clock(monotonic=lambda: 100.0), never)
-    crew = Crew(guard, [Exchange(index, {}, b"") for index in range(4)])
-    for number in done:
-        member = Member(None, None, now=98.0)
-        member.progress = Progress({"done": number, "failed": 0, "tokens": 9}, 0.0, True)
-        member.part = Part(0.0, [], [], 0, 0, [], 0.0)  # it is told nothing any more
-        crew.members.append(member)
+    crew = Crew(guard, [])
+    crew.members = [Member(None, Mute()) for _ in silent]
+    for member, seconds in zip(crew.members, silent, strict=True):
+        member.progress = Progress({"done": 1, "failed": 0, "tokens": 9}, seconds, True)
+    if ended is not None:
+        crew.members[1].part, crew.members[1].ended = Part(0.0, [], [], 0, 0, [], 0.0), ended
     crew._judge()
     assert guard.late is late
+
+
+@LINUX
+def test_a_disk_that_is_full_loses_no_request(tmp_path):
+    small = ["prlimit", "--fsize=4096"]
+    with StreamServer() as server:
+        told = ran(tmp_path, job(server, [body(tokens=1)] * 700, 4, processes=2), small)
+        assert not server.served
+    assert told["error"]["detail"].startswith("cannot measure with 2 processes: ")
+
+
+def test_requests_that_were_not_taken_once_are_told():
+    guard = Guard({"timeout_s": 60}, Clock(), never)
+    crew = Crew(guard, [Exchange(index, {}, b"") for index in range(2)])
+    parts = [Part(0.0, [{"index": index}], [], 0, 0, [], 0.0) for index in (0, 1)]
+    assert crew._whole(parts) == parts
+    with pytest.raises(Spoilt, match="2 requests were taken 3 times"):
+        crew._whole([*parts, parts[0]])
 
 
 def test_progress_is_that_of_all(tmp_path):

@@ -149,6 +149,7 @@ def test_how_far_a_level_is_while_it_runs(monkeypatch):
         assert bench_url(server.url, [2], shown=shown, benchmark=benchmark) == 0
     assert re.fullmatch(r"C=2: [12] of 3 requests, [24]00 tokens", seen[-2])
     assert seen[-1] == ""
+    assert any(text.startswith("C=2: warms up, ") for text in seen)
 
 
 def test_what_is_measured_is_told_in_full_however_it_ends():

@@ -8,6 +8,7 @@ the progress file.
 from __future__ import annotations
 
 import array
+import errno
 import os
 import tempfile
 from typing import Any, BinaryIO, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence
@@ -53,7 +54,9 @@ def processes(job: Dict[str, Any]) -> int:
 def queue(count: int) -> BinaryIO:
     """A file of the numbers below `count`, for `in_turn`."""
     file: BinaryIO = tempfile.TemporaryFile(buffering=0)
-    file.write(array.array("L", range(count)).tobytes())
+    numbers = array.array("L", range(count)).tobytes()
+    if file.write(numbers) != len(numbers):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     file.seek(0)
     return file
 
@@ -107,13 +110,13 @@ class Obedient(Guard):
 class Member:
     """One process, as the one that started it sees it."""
 
-    def __init__(self, process: Any, pipe: Any, now: float) -> None:
+    def __init__(self, process: Any, pipe: Any) -> None:
         self.process = process
         self.pipe = pipe
         self.progress = Progress({"done": 0, "failed": 0, "tokens": 0})
         self.connected = False
-        self.last = now  # when it last had something from the server, as far as it has told
         self.part: Optional[Part] = None
+        self.ended = 0.0
 
     def hear(self, now: float) -> None:
         """Takes one message: Progress, Part, or None: it has connected.
@@ -128,16 +131,18 @@ class Member:
             raise Spoilt("a process of the client ended early (exit code %s)" % code) from error
         if isinstance(said, Spoilt):
             raise said
-        self.last = now
         if isinstance(said, Progress):
             self.progress = said
-            self.last -= said.silent_s
         elif isinstance(said, Part):
-            self.part = said
+            self.part, self.ended = said, now
             counts = {**self.progress.counts, "done": len(said.records)}
             self.progress = self.progress._replace(counts=counts)
         else:
             self.connected = True
+
+    def silent_s(self, now: float) -> float:
+        """How long nothing had come to it when it last said; while it reads answers that is 0."""
+        return self.progress.silent_s if self.part is None else now - self.ended
 
     def say(self, word: str) -> None:
         if self.part is None:
@@ -186,7 +191,7 @@ class Crew:
         arguments = (theirs, [*others, ours], self.guard.clock, share, work)
         process = context.Process(target=obey, args=arguments)
         process.start()
-        self.members.append(Member(process, ours, self.guard.clock.monotonic()))
+        self.members.append(Member(process, ours))
         theirs.close()
 
     def _parts(self) -> List[Part]:
@@ -195,7 +200,7 @@ class Crew:
         while True:
             busy = [member for member in self.members if member.part is None]
             if not busy:
-                return [member.part for member in self.members if member.part is not None]
+                return self._whole([one.part for one in self.members if one.part is not None])
             ready = wait([member.pipe for member in busy], TICK_S)
             for member in busy:
                 if member.pipe in ready:
@@ -203,6 +208,13 @@ class Crew:
             if all(member.connected for member in self.members):
                 self._order(GO)
             self._judge()
+
+    def _whole(self, parts: List[Part]) -> List[Part]:
+        """Spoilt if a request was nobody's, or more than one's: then the kernel shares no place."""
+        indexes = sorted(item["index"] for one in parts for item in one.records)
+        if indexes != list(range(len(self.exchanges))):
+            raise Spoilt("%d requests were taken %d times" % (len(self.exchanges), len(indexes)))
+        return parts
 
     def _hear(self, member: Member) -> None:
         try:
@@ -215,9 +227,8 @@ class Crew:
         """Ends all if the guard says so: silent is the server only if it is so to all of them."""
         counts = [member.progress.counts for member in self.members]
         total = {name: sum(one[name] for one in counts) for name in ("done", "failed", "tokens")}
-        silent_s = 0.0
-        if total["done"] < len(self.exchanges):  # else the answers are being read
-            silent_s = self.guard.clock.monotonic() - max(member.last for member in self.members)
+        now = self.guard.clock.monotonic()
+        silent_s = min(member.silent_s(now) for member in self.members)
         self.guard.silent(silent_s, any(member.progress.heard for member in self.members))
         reason = self.guard.verdict()
         if reason is not None:
