@@ -12,8 +12,8 @@ class JobSpec:
 
     `files` are put there first (mode 0600: they may hold the API key), `outputs` read back
     afterwards, as far as they exist. `progress` names a file that holds one line of JSON while the
-    job runs (phase, requests, done, failed, tokens, elapsed_s), or is None. `kept` are those of the
-    outputs that the run directory keeps as files, beside the row.
+    job runs (phase, requests, done, failed, tokens, flying, elapsed_s, silent_s), or is None.
+    `kept` are those of the outputs that the run directory keeps as files, beside the row.
     """
 
     argv: tuple[str, ...]

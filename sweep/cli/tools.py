@@ -76,8 +76,9 @@ def bench(
 
     By default 2*C requests at concurrency C, at least 4: fixed prompts, temperature 0, ignore_eos,
     1000 tokens. The other workloads are sampled and end by themselves; they send at least 40
-    requests, or conversations. With --rate requests come as those of users do, whether the server
-    keeps up or not. What else can be set of a benchmark is set in an inventory, for `sweep run`.
+    requests, or conversations. Before that C requests of 100 tokens warm the server up, which no
+    figure counts. With --rate requests come as those of users do, whether the server keeps up or
+    not. What else can be set of a benchmark is set in an inventory, for `sweep run`.
     """
     from sweep.bench.shown import AsJson, AsTables
     from sweep.bench.standalone import bench_url
@@ -92,6 +93,9 @@ def bench(
         )
     if key and (problem := header_problem(key)):
         raise click.UsageError(f"--api-key-env: the variable {api_key_env} {problem}")
+    requests, most = given["requests"], max(concurrencies)
+    if requests is not None and requests < most and given["rate"] is None:
+        raise click.UsageError(f"--requests {requests}: too few to hold {most} in flight")
     if given["rate"] is not None and math.isnan(given["rate"]):
         raise click.UsageError("--rate: nan is no number of requests per second")
     try:

@@ -75,6 +75,9 @@ def gone(pids: list[int]) -> bool:
     return True
 
 
+NONE = {"done": 0, "failed": 0, "tokens": 0, "flying": 0}
+
+
 class Mute:
     """The pipe of a process that takes everything and does nothing."""
 
@@ -118,6 +121,7 @@ def test_how_many(monkeypatch, places, cores, count):
 def test_as_many_as_asked_for_but_none_without_a_place():
     assert processes({"concurrency": 8, "processes": 3}) == 3
     assert processes({"concurrency": 2, "processes": 3}) == 2
+    assert processes({"concurrency": 2, "processes": -1}) == 1
 
 
 def test_a_machine_that_does_not_tell_its_cores(monkeypatch):
@@ -279,25 +283,51 @@ def test_silence_of_all_of_them_is(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("silent", "ended", "late"),
+    ("silent", "idle_since", "late"),
     [
         ((1.2, 1.3), None, True),
         ((1.2, 0.9), None, False),
-        ((1.2, 0.0), None, False),  # it reads answers, which may take longer than that
+        # The other one is owed nothing: it reads answers, or waits until its next request is due.
         ((1.2, 0.0), 98.9, True),
         ((1.2, 0.0), 99.1, False),
+        ((0.9, 0.0), 98.0, False),
     ],
 )
-def test_when_all_are_silent(silent, ended, late):
+def test_when_all_are_silent(silent, idle_since, late):
     guard = Guard({"timeout_s": 60, "stall_timeout_s": 1}, Clock(monotonic=lambda: 100.0), never)
     crew = Crew(guard, [])
     crew.members = [Member(None, Mute()) for _ in silent]
     for member, seconds in zip(crew.members, silent, strict=True):
-        member.progress = Progress({"done": 1, "failed": 0, "tokens": 9}, seconds, True)
-    if ended is not None:
-        crew.members[1].part, crew.members[1].ended = Part(0.0, [], [], 0, 0, [], 0.0), ended
+        member.progress = Progress({**NONE, "flying": 1}, seconds, True)
+    if idle_since is not None:
+        crew.members[1].idle_since = idle_since
+        crew.members[1].progress = Progress(NONE, 0.0, True)
     crew._judge()
     assert guard.late is late
+
+
+def test_while_nothing_is_owed_nobody_is_silent():
+    guard = Guard({"timeout_s": 60, "stall_timeout_s": 1}, Clock(monotonic=lambda: 100.0), never)
+    crew = Crew(guard, [])
+    crew.members = [Member(None, Mute()) for _ in "ab"]
+    crew._judge()
+    assert not guard.late
+
+
+def test_silence_of_one_is_not_hidden_by_another_that_waits_for_its_time(tmp_path):
+    with StreamServer() as server:
+        requests = [body(tokens=3, fault="silent"), body(tokens=2)]
+        limits = {"stall_timeout_s": 0.8, "first_timeout_s": 0.8, "rate": 0.1, "seed": 3}
+        told = ran(tmp_path, job(server, requests, 2, processes=2, timeout_s=20, **limits))
+    assert schedule(0.1, 3, 2)[1] > 5
+    assert told["error"]["detail"] == "no byte from the server for 0.8 s (before the first byte)"
+
+
+def test_one_that_had_nothing_to_do_is_not_busy(tmp_path):
+    with StreamServer() as server:
+        told = ran(tmp_path, job(server, [body(tokens=20, gap_s=0.02)], 2, processes=2))
+    assert errors(told) == [None]
+    assert told["client"]["cpu"] < 0.5
 
 
 @LINUX
@@ -312,7 +342,7 @@ def test_a_disk_that_is_full_loses_no_request(tmp_path):
 def test_requests_that_were_not_taken_once_are_told():
     guard = Guard({"timeout_s": 60}, Clock(), never)
     crew = Crew(guard, [Exchange(index, {}, b"") for index in range(2)])
-    parts = [Part(0.0, [{"index": index}], [], 0, 0, [], 0.0) for index in (0, 1)]
+    parts = [Part(0.0, [{"index": index}], [], 0, 0, [], 0.0, 1.0) for index in (0, 1)]
     assert crew._whole(parts) == parts
     with pytest.raises(Spoilt, match="2 requests were taken 3 times"):
         crew._whole([*parts, parts[0]])

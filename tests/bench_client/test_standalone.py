@@ -147,7 +147,7 @@ def test_how_far_a_level_is_while_it_runs(monkeypatch):
         server.gap_s = 0.01
         shown = AsJson(lambda _: None, seen.append)
         assert bench_url(server.url, [2], shown=shown, benchmark=benchmark) == 0
-    assert re.fullmatch(r"C=2: [12] of 3 requests, [24]00 tokens", seen[-2])
+    assert re.fullmatch(r"C=2: [123] of 3 requests, [246]00 tokens", seen[-2])
     assert seen[-1] == ""
     assert any(text.startswith("C=2: warms up, ") for text in seen)
 
@@ -169,11 +169,22 @@ def test_what_is_measured_is_told_in_full_however_it_ends():
 
 @pytest.mark.parametrize(
     ("flag", "value", "said"),
-    [("--rate", "0", "0<x<=10000"), ("--rate", "-1", "0<x"), ("--endpoint", "grpc", "'native'")],
+    [
+        ("--requests", "0", "1<=x<=1000000"),
+        ("--rate", "0", "0<x<=10000"),
+        ("--rate", "-1", "0<x"),
+        ("--endpoint", "grpc", "'native'"),
+    ],
 )
 def test_flags_that_cannot_be_meant(tmp_path: Path, flag: str, value: str, said: str):
     shown = sweep("bench", "http://127.0.0.1:9", "1", flag, value, cwd=tmp_path)
     assert (shown.returncode, said in shown.stderr) == (2, True), shown.stderr
+
+
+def test_too_few_requests_to_fill_the_places(tmp_path: Path):
+    shown = sweep("bench", "http://127.0.0.1:9", "1", "8", "--requests", "6", cwd=tmp_path)
+    assert shown.returncode == 2
+    assert "--requests 6: too few to hold 8 in flight" in shown.stderr
 
 
 def test_an_openai_style_base_url():

@@ -20,6 +20,7 @@ from .part import Part
 # In flight, for each process: less than half a core where each gets a chunk every 5 ms.
 PLACES = 128
 GO = "go"
+COUNTED = ("done", "failed", "tokens", "flying")
 
 
 class Progress(NamedTuple):
@@ -48,7 +49,8 @@ def processes(job: Dict[str, Any]) -> int:
     """How many are to measure: as many as the job says, else what the cores allow."""
     places = int(job["concurrency"])
     here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-    return min(places, int(job.get("processes") or min(here, -(-places // PLACES))))
+    wanted = int(job.get("processes") or min(here, -(-places // PLACES)))
+    return max(1, min(places, wanted))
 
 
 def queue(count: int) -> BinaryIO:
@@ -113,10 +115,10 @@ class Member:
     def __init__(self, process: Any, pipe: Any) -> None:
         self.process = process
         self.pipe = pipe
-        self.progress = Progress({"done": 0, "failed": 0, "tokens": 0})
+        self.progress = Progress(dict.fromkeys(COUNTED, 0))
         self.connected = False
         self.part: Optional[Part] = None
-        self.ended = 0.0
+        self.idle_since = 0.0
 
     def hear(self, now: float) -> None:
         """Takes one message: Progress, Part, or None: it has connected.
@@ -132,17 +134,22 @@ class Member:
         if isinstance(said, Spoilt):
             raise said
         if isinstance(said, Progress):
+            if self.owed and not said.counts["flying"]:
+                self.idle_since = now
             self.progress = said
         elif isinstance(said, Part):
-            self.part, self.ended = said, now
-            counts = {**self.progress.counts, "done": len(said.records)}
-            self.progress = self.progress._replace(counts=counts)
+            self.part = said
         else:
             self.connected = True
 
+    @property
+    def owed(self) -> bool:
+        """Does the server owe it something?"""
+        return self.progress.counts["flying"] > 0
+
     def silent_s(self, now: float) -> float:
-        """How long nothing had come to it when it last said; while it reads answers that is 0."""
-        return self.progress.silent_s if self.part is None else now - self.ended
+        """How long nothing has come to it, as far as it has told."""
+        return self.progress.silent_s if self.owed else now - self.idle_since
 
     def say(self, word: str) -> None:
         if self.part is None:
@@ -226,9 +233,10 @@ class Crew:
     def _judge(self) -> None:
         """Ends all if the guard says so: silent is the server only if it is so to all of them."""
         counts = [member.progress.counts for member in self.members]
-        total = {name: sum(one[name] for one in counts) for name in ("done", "failed", "tokens")}
-        now = self.guard.clock.monotonic()
-        silent_s = min(member.silent_s(now) for member in self.members)
+        total = {name: sum(one[name] for one in counts) for name in COUNTED}
+        now, silent_s = self.guard.clock.monotonic(), 0.0
+        if total["flying"]:
+            silent_s = min(member.silent_s(now) for member in self.members)
         self.guard.silent(silent_s, any(member.progress.heard for member in self.members))
         reason = self.guard.verdict()
         if reason is not None:

@@ -50,7 +50,8 @@ class Loop:
         self.tokens = 0
         self.gone: Optional[str] = None  # why nobody takes connections any more
         self.ports: List[int] = []  # of ours, one for each connection that was made
-        self.cpu = 0.0  # CPU seconds per second, while it ran
+        self.cpu_s = 0.0  # of this process while it ran, which took `wall_s`
+        self.wall_s = 0.0
 
     # -- the part that is timed ----------------------------------------------------------------
 
@@ -82,7 +83,7 @@ class Loop:
             self._refill()
             if stamped and self._due() is None:
                 self.poller.rest()
-        self.cpu = (time.process_time() - cpu) / (time.perf_counter() - began)
+        self.cpu_s, self.wall_s = time.process_time() - cpu, time.perf_counter() - began
         self._check()  # so that what it told last is how it ended
 
     def _serve(self) -> bool:
@@ -243,7 +244,7 @@ class Loop:
                 if problem is not None:
                     self._broken(connection, problem, again=False)
         done = len(self.done)
-        counts = {"requests": self.asked, "done": done}
+        counts = {"requests": self.asked, "done": done, "flying": self.flying}
         counts.update(failed=self.failed, tokens=self.tokens, silent_s=int(silent_s))
         self.guard.tell(counts)
 

@@ -17,8 +17,8 @@ SINCE = ("sent", "first", "end", "due")  # times of a record that count from `st
 class Part(NamedTuple):
     """The answers of one process, read. `lags`: seconds from each stamp to its reading.
 
-    `started`: first send, in seconds of CLOCK_REALTIME, 0.0 if there is none; `cpu`: CPU seconds
-    per second; `reads`: how many there were, stamped or not; `resent`: requests.
+    `started`: first send, in seconds of CLOCK_REALTIME, 0.0 if there is none; `cpu_s`: CPU seconds
+    in the `wall_s` that it took; `reads`: how many there were, stamped or not; `resent`: requests.
     """
 
     started: float
@@ -27,7 +27,8 @@ class Part(NamedTuple):
     reads: int
     resent: int
     ports: List[int]
-    cpu: float
+    cpu_s: float
+    wall_s: float
 
 
 def part(loop: Loop) -> Part:
@@ -41,11 +42,11 @@ def part(loop: Loop) -> Part:
         lags.extend(exchange.arrivals.lags())
         reads += len(exchange.arrivals)
         resent += exchange.resent
-    return Part(started, records, lags, reads, resent, loop.ports, loop.cpu)
+    return Part(started, records, lags, reads, resent, loop.ports, loop.cpu_s, loop.wall_s)
 
 
 def merged(parts: List[Part]) -> Part:
-    """Several as one, on one clock: `cpu` is that of the busiest."""
+    """Several as one, on one clock: `cpu_s` is that of the busiest."""
     if len(parts) == 1:
         return parts[0]
     started = min((one.started for one in parts if one.started), default=0.0)
@@ -60,7 +61,8 @@ def merged(parts: List[Part]) -> Part:
         sum(one.reads for one in parts),
         sum(one.resent for one in parts),
         [port for one in parts for port in one.ports],
-        max(one.cpu for one in parts),
+        max(one.cpu_s for one in parts),
+        max(one.wall_s for one in parts),
     )
 
 
@@ -82,7 +84,7 @@ def described(parts: List[Part]) -> Dict[str, Any]:
         "requests": measured.records,
         "ports": measured.ports,
         "client": {
-            "cpu": round(measured.cpu, 4),
+            "cpu": round(measured.cpu_s / measured.wall_s, 4),
             "processes": len(parts),
             "lag_ms_p99": round(late[-1] * 1e3, 3) if late else None,
             "lag_ms_max": round(late[0] * 1e3, 3) if late else None,
