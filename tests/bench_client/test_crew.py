@@ -366,6 +366,15 @@ def test_what_keeps_one_of_them_from_connecting_spoils_the_trial(tmp_path):
     assert told["error"] == {"phase": "measure", "detail": detail, "late": False}
 
 
+@LINUX
+def test_many_of_them_have_the_files_they_need(tmp_path):
+    with StreamServer() as server:
+        requests = [body(tokens=1) for _ in range(30)]
+        limits = ["prlimit", "--nofile=64:4096"]
+        told = ran(tmp_path, job(server, requests, 30, processes=30), limits)
+    assert errors(told) == [None] * 30
+
+
 def test_a_machine_that_starts_no_more_processes(monkeypatch):
     def fork() -> int:
         raise OSError(errno.EAGAIN, "Resource temporarily unavailable")

@@ -133,7 +133,7 @@ def run(
     result.update(started=None, ended=None, warmup=None, flush=None, client=None, ports=[])
     result.update(server_before=None, server_after=None)
     try:
-        allow_connections(int(job["concurrency"]))
+        allow_connections(int(job["concurrency"]) + 4 * processes(job))  # and their pipes
         target = resolve(job)
         if job.get("warmup"):
             guard.phase = "warmup"
