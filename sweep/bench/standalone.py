@@ -181,7 +181,9 @@ def run_here(job: JobSpec, under_way: Watch = unseen) -> dict[str, bytes]:
         folder = Path(name)
         for file, content in job.files.items():
             (folder / file).write_bytes(content)
-        with subprocess.Popen(job.argv, cwd=folder, stderr=subprocess.PIPE) as running:
+        with subprocess.Popen(
+            job.argv, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        ) as running:
             try:
                 said = _wait(running, folder, job, under_way)
             finally:

@@ -46,6 +46,17 @@ def client(
             running.kill()
 
 
+@contextmanager
+def measuring(folder: Path, processes: int) -> Iterator[subprocess.Popen[bytes]]:
+    """A client with four requests in flight that do not end by themselves."""
+    with StreamServer() as server:
+        requests = [body(tokens=10_000, gap_s=0.01) for _ in range(4)]
+        with client(folder, job(server, requests, 4, processes=processes)) as running:
+            while len(server.served) < 4:
+                assert running.poll() is None
+            yield running
+
+
 def result(folder: Path) -> dict[str, Any]:
     told: dict[str, Any] = json.loads((folder / "result.json").read_text())
     told["requests"].sort(key=lambda request: request["index"])
@@ -211,46 +222,34 @@ def test_a_signal_ends_all_with_what_they_have(tmp_path):
 @LINUX
 def test_a_signal_to_all_of_them_is_one_signal(tmp_path):
     """A terminal and systemd send it to every process."""
-    with StreamServer() as server:
-        requests = [body(tokens=10_000, gap_s=0.01) for _ in range(4)]
-        with client(tmp_path, job(server, requests, 4, processes=2)) as running:
-            while len(server.served) < 4:
-                assert running.poll() is None
-            for pid in [*children(running), running.pid]:
-                os.kill(pid, signal.SIGINT)
-            assert running.wait(30) == 128 + signal.SIGINT
-            assert running.stderr is not None
-            assert running.stderr.read() == b""
+    with measuring(tmp_path, processes=2) as running:
+        for pid in [*children(running), running.pid]:
+            os.kill(pid, signal.SIGINT)
+        assert running.wait(30) == 128 + signal.SIGINT
+        assert running.stderr is not None
+        assert running.stderr.read() == b""
     assert result(tmp_path)["error"]["detail"] == "ended by a signal"
 
 
 @LINUX
 def test_one_that_dies_spoils_the_trial_and_leaves_nothing(tmp_path):
-    with StreamServer() as server:
-        requests = [body(tokens=10_000, gap_s=0.01) for _ in range(4)]
-        with client(tmp_path, job(server, requests, 4, processes=2)) as running:
-            while len(server.served) < 4:
-                assert running.poll() is None
-            pids = children(running)
-            os.kill(pids[0], signal.SIGKILL)
-            assert running.wait(30) == 1
-            assert gone(pids)
+    with measuring(tmp_path, processes=2) as running:
+        pids = children(running)
+        os.kill(pids[0], signal.SIGKILL)
+        assert running.wait(30) == 1
+        assert gone(pids)
     detail = "a process of the client ended early (exit code -9)"
     assert result(tmp_path)["error"] == {"phase": "measure", "detail": detail, "late": False}
 
 
 @LINUX
 def test_none_outlives_the_one_that_started_them(tmp_path):
-    with StreamServer() as server:
-        requests = [body(tokens=10_000, gap_s=0.01) for _ in range(4)]
-        with client(tmp_path, job(server, requests, 4, processes=3)) as running:
-            while len(server.served) < 4:
-                assert running.poll() is None
-            pids = children(running)
-            running.kill()
-            running.wait(30)
-            assert len(pids) == 3
-            assert gone(pids)
+    with measuring(tmp_path, processes=3) as running:
+        pids = children(running)
+        running.kill()
+        running.wait(30)
+        assert len(pids) == 3
+        assert gone(pids)
 
 
 def test_a_deadline_ends_all(tmp_path):

@@ -64,7 +64,7 @@ def rests(monkeypatch, **more: object) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
 
     class Watched(Loop):
-        def run(self, exchanges, waiting=None):
+        def run(self, exchanges, waiting):
             def rest() -> None:
                 found.append((sum(not exchange.sent for exchange in exchanges), len(self.idle)))
 

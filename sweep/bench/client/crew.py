@@ -34,12 +34,12 @@ class Progress(NamedTuple):
 class Share(NamedTuple):
     """What one process does: so many in flight, as long as there are `exchanges` that wait.
 
-    `waiting`: those that nobody has taken yet, one after the other; None: all are for this one.
+    `waiting`: those that nobody has taken yet, one after the other.
     """
 
     places: int
     exchanges: Sequence[Exchange]
-    waiting: Optional[Iterator[Exchange]] = None
+    waiting: Iterator[Exchange]
 
 
 Work = Callable[[Share, Guard, Callable[[], None]], Part]  # the last is to be called once connected
@@ -80,7 +80,7 @@ class Obedient(Guard):
     """The guard of one of them: tells the first process how far it is, and ends when told to."""
 
     def __init__(self, pipe: Any, clock: Clock) -> None:
-        super().__init__({"timeout_s": 0}, clock, never)
+        super().__init__({"timeout_s": 0}, clock, never)  # no limit is judged here
         self.pipe = pipe
         self.seen = Progress({})
 
@@ -217,10 +217,12 @@ class Crew:
             self._judge()
 
     def _whole(self, parts: List[Part]) -> List[Part]:
-        """Spoilt if a request was nobody's, or more than one's: then the kernel shares no place."""
+        """Spoilt if a request was nobody's, or more than one's: a kernel that shares no place."""
         indexes = sorted(item["index"] for one in parts for item in one.records)
         if indexes != list(range(len(self.exchanges))):
-            raise Spoilt("%d requests were taken %d times" % (len(self.exchanges), len(indexes)))
+            counts = (len(self.exchanges), len(indexes), PLACES)
+            hint = "; with up to %d in flight one process measures alone"
+            raise Spoilt(("%d requests were taken %d times" + hint) % counts)
         return parts
 
     def _hear(self, member: Member) -> None:

@@ -40,7 +40,7 @@ class Loop:
         self.idle: List[Connection] = []  # with nothing on them
         self.waiting: Iterator[Exchange] = iter(())
         self.held: Optional[Exchange] = None  # the next one, if there is a place for it
-        self.asked = 0
+        self.total = 0
         self.done: List[Exchange] = []
         self.quiet_since = 0.0  # the last byte from the server on any connection, as far as looked
         self.heard = False  # has any byte come since `run` began?
@@ -55,16 +55,13 @@ class Loop:
 
     # -- the part that is timed ----------------------------------------------------------------
 
-    def run(
-        self, exchanges: Sequence[Exchange], waiting: Optional[Iterator[Exchange]] = None
-    ) -> None:
-        """Answers all of `exchanges`, or those of them that come from `waiting`, if that is given.
+    def run(self, exchanges: Sequence[Exchange], waiting: Iterator[Exchange]) -> None:
+        """Answers those of `exchanges` that come from `waiting`; the guard bounds the time.
 
-        The guard bounds the time that takes. `due` of an exchange counts from now, and is a time
-        afterwards.
+        `due` of an exchange counts from now, and is a time afterwards.
         """
-        self.asked = len(exchanges)
-        self.waiting = iter(exchanges) if waiting is None else waiting
+        self.total = len(exchanges)
+        self.waiting = waiting
         begin = self.now()
         for exchange in exchanges:
             exchange.due = None if exchange.due is None else begin + exchange.due
@@ -244,7 +241,7 @@ class Loop:
                 if problem is not None:
                     self._broken(connection, problem, again=False)
         done = len(self.done)
-        counts = {"requests": self.asked, "done": done, "flying": self.flying}
+        counts = {"requests": self.total, "done": done, "flying": self.flying}
         counts.update(failed=self.failed, tokens=self.tokens, silent_s=int(silent_s))
         self.guard.tell(counts)
 

@@ -81,8 +81,8 @@ def drive(
 
 def warm_up(job: Dict[str, Any], target: Target, guard: Guard) -> Dict[str, Any]:
     """Runs the warm-up requests; Spoilt when none of them is ok."""
-    given = Share(int(job["concurrency"]), exchanges(job, target, job["warmup"]))
-    loop = drive(job, target, given, guard)
+    planned = exchanges(job, target, job["warmup"])
+    loop = drive(job, target, Share(int(job["concurrency"]), planned, iter(planned)), guard)
     records = [record(exchange, 0.0) for exchange in loop.done]
     errors = [str(item["error"]) for item in records if item["error"] is not None]
     if errors and len(errors) == len(records):
@@ -106,7 +106,7 @@ def measure(job: Dict[str, Any], target: Target, guard: Guard) -> Dict[str, Any]
     planned = exchanges(job, target, job["requests"], job.get("rate"))
     places, count = int(job["concurrency"]), processes(job)
     if count == 1:
-        return described([work(Share(places, planned), guard, lambda: None)])
+        return described([work(Share(places, planned, iter(planned)), guard, lambda: None)])
     return described(Crew(guard, planned).measure(places, count, work))
 
 
